@@ -17,7 +17,20 @@ from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, Store
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Arrivals, Column, Decision, Delete, DeleteBelow, Get, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import (
+    Arrivals,
+    CheckAndWrite,
+    Column,
+    Decision,
+    Delete,
+    DeleteBelow,
+    Get,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
 from hbasemk.store.delegating import DelegatingStore
 
 T = TypeVar("T")
@@ -39,6 +52,11 @@ class RetryingStore(DelegatingStore):
     def stop(self, error: HbasemkError) -> None:
         """Let every later call raise ``error``."""
         self._stopped = error
+
+    @property
+    def supports_joint_calls(self) -> bool:
+        """As the store itself."""
+        return self.inner.supports_joint_calls
 
     def _check_not_stopped(self) -> None:
         if self._stopped is not None:
@@ -156,6 +174,62 @@ class RetryingStore(DelegatingStore):
         If a reply was lost, False may mean that the first attempt was applied.
         """
         return self._retry(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable), in_doubt)
+
+    def write_and_read(
+        self,
+        table: str,
+        puts: Iterable[Put],
+        gets: Sequence[Get],
+        *,
+        durable: bool = True,
+        in_doubt: Callable[[], None] | None = None,
+        between: Callable[[], None] | None = None,
+    ) -> list[Row]:
+        """Write cells as :meth:`write`, then return one row per get. The last call that writes also reads.
+
+        ``gets`` must fit one call. See :meth:`Store.write_and_read`.
+        """
+        parts = put_batches(puts, self.batch_rows, self.batch_bytes)
+        last = next(parts, None)
+        for part in parts:
+            assert last is not None
+            self._write(table, last, durable, in_doubt)
+            if between is not None:
+                between()
+            last = part
+        rows = None if last is None else self._write_and_read(table, last, gets, durable, in_doubt)
+        return self.read(table, gets) if rows is None else rows
+
+    def _write_and_read(
+        self, table: str, puts: Sequence[Put], gets: Sequence[Get], durable: bool, in_doubt: Callable[[], None] | None
+    ) -> list[Row] | None:
+        """Write cells and read rows; after a failure, only write them, and return None."""
+        together = True
+
+        def attempt() -> list[Row] | None:
+            nonlocal together
+            if together:
+                together = False
+                return self.inner.write_and_read(table, puts, gets, durable=durable)
+            self.inner.write(table, puts, durable=durable)
+            return None
+
+        return self._retry(attempt, in_doubt)
+
+    def check_and_write_along(self, once: CheckAndWrite, also: CheckAndWrite) -> tuple[bool, bool]:
+        """Make two compare-and-sets at the same time and return the answers; see :meth:`Store.check_and_write_both`.
+
+        ``once`` is sent at most once, ``also`` is retried. If one raises, raise after both have ended; if both raise, raise the
+        error of ``once``.
+        """
+        one, two = self.once.check_and_write_both(once, also)
+        if isinstance(one, Exception):
+            raise one
+        if isinstance(two, (StoreNotAppliedError, StoreUnknownError)):
+            two = self.check_and_write(*also)
+        if isinstance(two, Exception):
+            raise two
+        return one, two
 
     def write_if(
         self,

@@ -1,9 +1,9 @@
 """The contract between the kernel and the backends that store cells.
 
 A store has tables. A table has rows in key order. A row has cells, each at a column (family, qualifier) and a
-timestamp. Every abstract call is one round trip. A write to one row is atomic; a batch is not: a reader may see some
-rows of a batch and not yet the others. ``hbasemk.testing.store`` holds the conformance suite, which tests this
-contract.
+timestamp. Every abstract call is one round trip, and two joint calls can be one. A write to one row is atomic; a batch is
+not: a reader may see some rows of a batch and not yet the others. ``hbasemk.testing.store`` holds the conformance suite,
+which tests this contract.
 """
 
 from __future__ import annotations
@@ -151,6 +151,15 @@ class Decision(NamedTuple):
     unchanged: tuple[str, int] | None = None
 
 
+class CheckAndWrite(NamedTuple):
+    """The parameters of :meth:`Store.check_and_write`."""
+
+    table: str
+    column: Column
+    expected: bytes | None
+    put: Put
+
+
 class Table(NamedTuple):
     """The definition of a table. Each column family keeps ``versions`` versions of a cell.
 
@@ -201,6 +210,11 @@ class Store(ABC):
     @property
     def supports_parallel_calls(self) -> bool:
         """Whether two concurrent calls take less time than two calls in sequence."""
+        return False
+
+    @property
+    def supports_joint_calls(self) -> bool:
+        """Whether the store implements :meth:`check_and_write_both`."""
         return False
 
     def clock_ms(self) -> int | None:
@@ -298,6 +312,26 @@ class Store(ABC):
         ``expected=None`` means that the column must be absent. Returns whether the store applied the put. Compared values
         must not be empty, because HBase treats an empty value as absent.
         """
+
+    def write_and_read(
+        self, table: str, puts: Sequence[Put], gets: Sequence[Get], *, durable: bool = True
+    ) -> list[Row]:
+        """Write cells, then return one row per get; what is read contains what was written.
+
+        One round trip where the store can send both requests at once, else two. After a StoreNotAppliedError the cells may
+        have been written, if only the read failed.
+        """
+        self.write(table, puts, durable=durable)
+        return self.read(table, gets)
+
+    def check_and_write_both(
+        self, first: CheckAndWrite, second: CheckAndWrite
+    ) -> tuple[bool | Exception, bool | Exception]:
+        """Make two compare-and-sets at the same time, from one thread; they may be applied in any order. One round trip.
+
+        Returns the answer to each, or the exception that it raised. Available only if :attr:`supports_joint_calls` is True.
+        """
+        raise NotImplementedError(f"the store at {self.location} does not make two calls at the same time")
 
     def write_if(
         self,

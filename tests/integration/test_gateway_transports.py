@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 import hbasemk
 from hbasemk.connect import open_store
 from hbasemk.errors import LimitError, StoreError, StoreUnusableError
-from hbasemk.store.abc import Get
+from hbasemk.format import schema
+from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.testing.store import OpenStore, StoreConformance
 from tests.support.certificates import Authority
 from tests.support.gateway_processes import GatewayProcess, gateway_process
@@ -27,7 +29,12 @@ SSL = "hbase.thrift.ssl."
 KEYSTORE = "/run/hbasemk/keystore.p12"
 PASSWORD = "changeit"
 SETTINGS = {
-    "framed": {THRIFT + "framed": "true", THRIFT + "framed.max_frame_size_in_mb": "32"},
+    # Threads of this server take requests of any connection; the others have one thread for each connection.
+    "framed": {
+        THRIFT + "server.type": "threadedselector",
+        THRIFT + "framed": "true",
+        THRIFT + "framed.max_frame_size_in_mb": "32",
+    },
     "compact": {THRIFT + "compact": "true"},
     "framed and compact": {THRIFT + "framed": "true", THRIFT + "compact": "true"},
     "http": {THRIFT + "http": "true"},
@@ -98,6 +105,26 @@ def test_a_repository_works_through_it(name: str, gateways: Gateways, hbase: HBa
             usual.run(lambda tx: tx.set("/a/1", "n", -1))
         assert repo.refresh()["/a/1"]["n"] == -1
         assert problems(repo) == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_read_that_is_sent_with_a_write_sees_it(name: str, gateways: Gateways, hbase: HBase) -> None:
+    # The gateways process the requests of one connection in their order, also while other connections are busy.
+    prefix = hbase.prefix_with_tables()
+    store = open_store(gateways.url(name, prefix))[0]
+
+    def write_and_read(row: bytes) -> list[int]:
+        missed = []
+        for number in range(200):
+            put = Put(row, [NewCell(schema.DATA, b"q", b"%d" % number, number)])
+            (found,) = store.write_and_read(schema.NODES, [put], [Get(row)])
+            if found.cells[0].value != b"%d" % number:
+                missed.append(number)
+        return missed
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(write_and_read, (b"a", b"b", b"c", b"d"))) == [[], [], [], []]
+    store.close()
 
 
 def test_a_commit_larger_than_a_frame_is_divided(gateways: Gateways, hbase: HBase) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -16,9 +16,10 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import rows as journal_rows
 from hbasemk.kernel.retry import run_with_retries, time_limit
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import CellVersion, Decision, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan
+from hbasemk.store.abc import CellVersion, CheckAndWrite, Decision, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
+from tests.support.joint import JointStore
 from tests.support.runtime import TestRuntime, World, open_instance
 
 NAME = (schema.DATA, b"name")
@@ -147,6 +148,91 @@ def test_calls_are_divided_by_rows_and_bytes() -> None:
     counted.calls.clear()
     assert retrying.read(schema.NODES, []) == []
     assert counted.calls == []
+
+
+def test_the_last_of_several_writes_is_sent_with_the_read() -> None:
+    joined: list[int] = []
+
+    class Joining(Small):
+        def write_and_read(
+            self, table: str, puts: Sequence[Put], gets: Sequence[Get], *, durable: bool = True
+        ) -> list[Row]:
+            joined.append(len(puts))
+            return super().write_and_read(table, puts, gets, durable=durable)
+
+    inner = Joining()
+    inner.create_tables(schema.TABLES)
+    retrying = RetryingStore(inner, TestRuntime(World(), retry_timeout=5.0))
+    between: list[int] = []
+    for count, last in ((10, 2), (8, 4), (1, 1)):
+        puts = (put(number) for number in range(count))
+        rows = retrying.write_and_read(
+            schema.NODES, puts, [Get(b"row000")], between=lambda: between.append(len(joined))
+        )
+        assert [row.key for row in rows] == [b"row000"]
+        assert rows[0].cells[0].value == b"x"
+        assert joined.pop() == last
+    assert joined == []
+    assert between == [0, 0, 0]
+    (row,) = retrying.write_and_read(schema.NODES, [], [Get(b"row007")])
+    assert row.cells
+    assert joined == []
+
+
+@pytest.mark.parametrize("failing", ["write", "read"])
+def test_after_a_failure_the_write_and_the_read_are_made_one_by_one(failing: str) -> None:
+    store, retrying, _ = made(MemoryStore())
+    calls: list[str] = []
+    doubts: list[bool] = []
+
+    def after(call: Call) -> None:
+        calls.append(call.method)
+        if call.method == failing and calls.count(failing) <= 2:
+            raise lost_reply(call) if failing == "write" else StoreNotAppliedError("refused")
+
+    store.after = after
+    (row,) = retrying.write_and_read(schema.NODES, [put(0)], [Get(b"row000")], in_doubt=lambda: doubts.append(True))
+    assert row.cells[0].value == b"x"
+    assert calls == (["write"] * 3 + ["read"] if failing == "write" else ["write", "read", "write", "read", "read"])
+    assert doubts == ([True, True] if failing == "write" else [])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("failing", [schema.NODES, schema.JOURNAL])
+def test_of_two_compare_and_sets_only_one_is_retried(failing: str, nested: bool) -> None:
+    memory = MemoryStore()
+    memory.create_tables(schema.TABLES)
+    store = JointStore(memory)
+    runtime = TestRuntime(World(), retry_timeout=5.0)
+    retrying = RetryingStore(store, runtime)
+    calls: list[str] = []
+
+    def before(call: Call) -> None:
+        calls.append(call.table)
+        if call.table == failing and calls.count(failing) <= 2:
+            raise StoreNotAppliedError(f"{call.table} refused")
+
+    store.before = before
+    once, also = (CheckAndWrite(table, NAME, None, put(0)) for table in (schema.NODES, schema.JOURNAL))
+
+    def both() -> tuple[bool, bool]:
+        return (
+            run_with_retries(runtime, lambda: retrying.check_and_write_along(once, also))
+            if nested
+            else (retrying.check_and_write_along(once, also))
+        )
+
+    if failing == schema.NODES and not nested:
+        with pytest.raises(StoreNotAppliedError, match="nodes refused"):
+            both()
+        assert calls == [schema.NODES, schema.JOURNAL]
+    else:
+        # An operation that is retried as a whole repeats both; what was applied before then answers False.
+        answers = both()
+        assert answers == ((True, False) if failing == schema.NODES else (not nested, True))
+    retrying.stop(StoreNotAppliedError("stopped"))
+    with pytest.raises(StoreNotAppliedError, match="stopped"):
+        retrying.check_and_write_along(once, also)
 
 
 def timeout(call: Call) -> StoreError:

@@ -180,8 +180,9 @@ class Attempts(Committing):
     def _step_by_step(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Run steps 6 to 10; return the conflict over which the revision must abort."""
         draft.touched = plan.changes
-        self._writing.write(draft, plan)
-        conflict = self._read_back.validate(draft.revision, draft.view, plan)
+        probes = self._read_back.prepare(draft.view, plan)
+        read = self._writing.write(draft, plan, probes.first)
+        conflict = self._read_back.validate(draft.revision, draft.view, plan, probes, read)
         if conflict is not None:
             return conflict
         draft.decision_arrival = self._writing.decide(draft)

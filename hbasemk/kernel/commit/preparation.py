@@ -12,7 +12,7 @@ from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, TooSlow
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
-from hbasemk.store.abc import Decision, Put
+from hbasemk.store.abc import CheckAndWrite, Decision, Put
 
 
 class Preparation(Committing):
@@ -115,6 +115,10 @@ class Preparation(Committing):
         revision, put = draft.revision, new_row.put(draft, Outcome.PENDING)
         if self._store.supports_transactions:
             return self._create_row(revision, put)
+        if self._store.supports_joint_calls:
+            return self._announcements.announce_and(
+                revision, CheckAndWrite(schema.JOURNAL, schema.COMMITTED, None, put)
+            )
         if self._store.supports_parallel_calls:
             arrival, _ = self._runtime.run_parallel(
                 lambda: self._create_row(revision, put), lambda: self._announcements.announce(revision)

@@ -103,25 +103,50 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
     return probes
 
 
+class Probes(NamedTuple):
+    """What a read-back reads, in batches of one call each, and the id below which the view contains every revision."""
+
+    low_bound: int
+    batches: Sequence[Sequence[_Probe]]
+
+    @property
+    def first(self) -> list[Get]:
+        """The gets of the first batch."""
+        return [probe.get for probe in self.batches[0]] if self.batches else []
+
+
 class ReadBack(Committing):
     """The read-back of one instance's commits."""
 
-    def validate(self, revision: int, view: View, plan: ChangeSet) -> Conflict | None:
+    def prepare(self, view: View, plan: ChangeSet) -> Probes:
+        """Return what the read-back of a plan reads."""
+        low_bound = self._journal.low_bound_for(view)
+        batches = by_size(_probes_of(plan, low_bound), _Probe.size, self._store.batch_rows, self._store.batch_bytes)
+        return Probes(low_bound, list(batches))
+
+    def validate(
+        self,
+        revision: int,
+        view: View,
+        plan: ChangeSet,
+        probes: Probes | None = None,
+        read: Sequence[Row] | None = None,
+    ) -> Conflict | None:
         """Run steps 7 to 9; return None, or the conflict over which the revision must abort.
 
         ``revision`` is 0 for a transaction that only read; it aborts no other revision. A conflict with ``other`` 0 means
-        that a property would have the name of a child.
+        that a property would have the name of a child. ``read`` has the rows of ``probes.first``, if they were read with the
+        call that wrote the cells.
         """
-        low_bound = self._journal.low_bound_for(view)
+        low_bound, batches = probes or self.prepare(view, plan)
         observed = _Observed()
-        size = self._store.batch_rows
-        probes = _probes_of(plan, low_bound)
-        for number, first in enumerate(by_size(probes, _Probe.size, size, self._store.batch_bytes)):
+        for number, first in enumerate(batches):
             pending: Sequence[_Probe] = first
             if number and revision:
                 self._clock.keep_lease()
             while pending:
-                rows = self._store.read(schema.NODES, [probe.get for probe in pending])
+                rows = read or self._store.read(schema.NODES, [probe.get for probe in pending])
+                read = None
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
-from hbasemk.store.abc import Decision, NewCell, Put
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
 
 
 class Writing(Committing):
     """The steps of a commit that write its cells and decide it."""
 
-    def write(self, draft: Draft, plan: ChangeSet) -> None:
-        """Run step 6."""
-        self._store.write(
-            schema.NODES,
-            plan.each_put(draft.revision),
-            durable=False,
-            in_doubt=draft.lose_reply,
-            between=self._clock.keep_lease,
-        )
+    def write(self, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row] | None:
+        """Run step 6, and the first read of step 7 with its last call; return the rows of ``gets``, or None without gets."""
+        puts = plan.each_put(draft.revision)
+        lost, renew = draft.lose_reply, self._clock.keep_lease
+        if gets:
+            return self._store.write_and_read(schema.NODES, puts, gets, durable=False, in_doubt=lost, between=renew)
+        self._store.write(schema.NODES, puts, durable=False, in_doubt=lost, between=renew)
+        return None
 
     def decide(self, draft: Draft) -> int:
         """Run step 10 and return the arrival number, or 0 if another instance has aborted the revision.

@@ -16,9 +16,9 @@ from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import CheckAndWrite, NewCell, Put
 
-RECENT: Final = 16
+RECENT: Final = 48
 """How many decided revisions the log of a busy writer keeps. Readers find older ones in the journal."""
 
 
@@ -37,11 +37,13 @@ class Announcements:
         is_decided: Callable[[int], bool],
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._clock = clock
         self._lease = lease
         self._is_decided = is_decided
         self._state = runtime.lock()
         self._sending = runtime.lock()
+        self._is_sending = False
         self._nonce = b""
         self._machine = 0
         self._base = 0
@@ -72,14 +74,44 @@ class Announcements:
         Raises LeaseLostError if another process has taken over the log; the revision then can never commit.
         """
         with self._sending:
-            with self._state:
-                if self._nonce != self._lease.nonce or revision not in self._open:
-                    raise self._lease.lost()
-                if revision <= self._acknowledged:
-                    return
-                self._idle = False
-                cell = self._cell()
-            self._send(cell)
+            cell = self._cell_with(revision)
+            if cell is not None:
+                self._send(cell)
+
+    def _cell_with(self, revision: int) -> NewCell | None:
+        """Return the cell that announces a revision; None if it is announced already. The caller holds the lock."""
+        with self._state:
+            if self._nonce != self._lease.nonce or revision not in self._open:
+                raise self._lease.lost()
+            if revision <= self._acknowledged:
+                return None
+            self._idle = False
+            return self._cell()
+
+    def announce_and(self, revision: int, create: CheckAndWrite) -> bool:
+        """Announce a revision, and create its journal row at the same time; return whether the row was created.
+
+        Only for a store that supports joint calls. The creation is sent at most once. Raises its error, or that of
+        :meth:`announce`, after both have ended.
+        """
+        if self._is_sending:
+            # The call of another thread may announce this revision, too. The creation does not wait for it.
+            created, _ = self._runtime.run_parallel(
+                lambda: self._store.once.check_and_write(*create), lambda: self.announce(revision)
+            )
+            return created
+        with self._sending:
+            cell = self._cell_with(revision)
+            if cell is None:
+                return self._store.once.check_and_write(*create)
+            check = self._check(cell)
+            self._is_sending = True
+            try:
+                created, is_ours = self._store.check_and_write_along(create, check)
+            finally:
+                self._is_sending = False
+            self._sent(check, is_ours=is_ours)
+            return created
 
     def decided(self, revision: int) -> None:
         """Record that a revision of this instance is committed or aborted."""
@@ -145,9 +177,22 @@ class Announcements:
         return writer_log.cell(self._base, [*self._open, *self._recent], self._bound)
 
     def _send(self, cell: NewCell) -> None:
-        nonce, put = self._nonce, Put(schema.log_key(self._machine), [cell])
-        if not self._store.check_and_write(schema.CLUSTER, schema.LOG_HOLDER, nonce, put, durable=False):
+        check = self._check(cell)
+        self._is_sending = True
+        try:
+            is_ours = self._store.check_and_write(*check, durable=False)
+        finally:
+            self._is_sending = False
+        self._sent(check, is_ours=is_ours)
+
+    def _check(self, cell: NewCell) -> CheckAndWrite:
+        put = Put(schema.log_key(self._machine), [cell])
+        return CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, self._nonce, put)
+
+    def _sent(self, check: CheckAndWrite, *, is_ours: bool) -> None:
+        if not is_ours:
             raise self._lease.lost()
+        announced = check.put.cells[0].timestamp
         with self._state:
-            if self._nonce == nonce and cell.timestamp is not None:
-                self._acknowledged = max(self._acknowledged, cell.timestamp)
+            if self._nonce == check.expected and announced is not None:
+                self._acknowledged = max(self._acknowledged, announced)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
+from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.hbase import errors
 from hbasemk.store.hbase.address import Address
-from hbasemk.store.hbase.connection import Connection, Rejected, text_of
-from hbasemk.store.hbase.connections import PoolIsFull, Use
+from hbasemk.store.hbase.connections import PoolIsFull
+from hbasemk.store.hbase.exchange import Exchange, Request, StaleConnection, result
 from hbasemk.store.hbase.failover import Gateway, Gateways
 from hbasemk.store.hbase.gateway import Method
 from hbasemk.store.hbase.transport import Transport
@@ -51,14 +51,39 @@ class Client:
         """Raise StoreUnusableError if one of several gateways is not a Thrift2 gateway."""
         self._gateways.verify()
 
-    def call(self, method: Method, request: Any, table: bytes, timeout: float | None = None) -> Any:
+    def call(self, method: Method, message: Any, table: bytes, timeout: float | None = None) -> Any:
         """Make a call and return its result; ``table`` is the full name, for messages.
 
         If the call cannot have been applied at one gateway, it moves on to the next, within the same deadline. Raises
         StoreError or ClosedError.
         """
-        begun = self.clock()
-        deadline = begun + (self._timeout if timeout is None else timeout)
+        return self._call((Request(method, message, table),), self._deadline(timeout))
+
+    def call_in_order(self, first: Request, second: Request) -> Any:
+        """Make two calls in one round trip, the second after the first one; return the result of the second.
+
+        If one fails, the error is that of both: after a StoreNotAppliedError, neither was applied.
+        """
+        return self._call((first, second), self._deadline())
+
+    def call_both(self, first: Request, second: Request) -> tuple[Any, Any]:
+        """Make two calls at the same time, on two connections; return the result of each, or the exception that it raised."""
+        deadline = self._deadline()
+        begun: list[Exchange] = []
+        try:
+            sent = [self._begin(request, deadline, begun) for request in (first, second)]
+            one, two = (self._end(*call, deadline) for call in zip((first, second), sent, strict=True))
+            return one, two
+        finally:
+            # Only interrupted calls still hold their connections here.
+            for exchange in begun:
+                exchange.end()
+
+    def _deadline(self, timeout: float | None = None) -> float:
+        return self.clock() + (self._timeout if timeout is None else timeout)
+
+    def _call(self, requests: Sequence[Request], deadline: float) -> Any:
+        """Make calls on one connection and return the result of the last one."""
         tried: list[Gateway] = []
         full: Gateway | None = None
         refusals: list[StoreError] = []
@@ -68,7 +93,7 @@ class Client:
                 raise errors.from_all(refusals) from refusals[-1].__cause__
             tried.append(gateway)
             try:
-                reply = self._call_at(gateway, method, request, table, deadline)
+                replies = self._call_at(gateway, requests, deadline)
                 break
             except PoolIsFull:
                 full = tried.pop()
@@ -76,87 +101,54 @@ class Client:
                 refusals.append(error)
                 if self.clock() >= deadline:
                     raise
-        return self._result(gateway, method, reply, table)
+        return result(gateway, requests, replies)
 
-    def _call_at(self, gateway: Gateway, method: Method, request: Any, table: bytes, deadline: float) -> Any:
-        """Return a gateway's reply.
+    def _call_at(self, gateway: Gateway, requests: Sequence[Request], deadline: float) -> list[Any]:
+        """Return a gateway's replies.
 
-        The gateway may have just closed a pooled connection. If the call cannot have been applied, it is then retried
-        once on another connection.
+        The gateway may have just closed a pooled connection. If no call can have been applied, they are then repeated once
+        on another connection.
         """
         repeatable = True
         while True:
-            use = Use()
+            exchange = Exchange(gateway, requests, deadline, self.clock, repeatable=repeatable)
             try:
-                answered, reply = self._call_once(gateway, method, request, table, deadline, use, repeatable)
+                exchange.send(patient=not self._gateways.are_several)
+                return exchange.receive()
+            except StaleConnection:
+                repeatable = False
             finally:
                 # Only an interrupted call still holds its connection here.
-                gateway.pool.end(use)
-            if answered:
-                gateway.succeeded()
-                return reply
-            repeatable = False
+                exchange.end()
 
-    def _call_once(
-        self, gateway: Gateway, method: Method, request: Any, table: bytes, deadline: float, use: Use, repeatable: bool
-    ) -> tuple[bool, Any]:
-        """Return whether the gateway answered, and the answer; without an answer the call can be retried."""
-        begun = self.clock()
-        connection = gateway.pool.take(deadline, use, patient=not self._gateways.are_several)
-        # The first call on a connection is the handshake; a pooled connection has made more.
-        pooled = connection.calls > 1
-        try:
-            reply = connection.call(method, request, deadline)
-        except Rejected as error:
-            gateway.pool.give(connection, use)
-            raise errors.from_gateway(str(error), _where(gateway, method, table), method.effect) from None
-        except Exception as error:
-            gateway.pool.end(use)
-            where = _where(gateway, method, table)
-            harmless = not (connection.sent and method.effect)
-            if gateway.pool.closed:
-                raise _closed(where, harmless) from error
-            timed_out = isinstance(error, TimeoutError)
-            broken = isinstance(error, (OSError, EOFError)) and not timed_out
-            if broken and harmless and pooled and repeatable:
-                return False, None
-            if _is_callers_error(error, connection):
-                raise
-            gateway.failed(error, begun, waited_in_vain=timed_out)
-            raise errors.from_connection(
-                error, where, effect=method.effect, sent=connection.sent, seconds=self.clock() - begun
-            ) from error
-        gateway.pool.give(connection, use)
-        return True, reply
-
-    def _result(self, gateway: Gateway, method: Method, reply: Any, table: bytes) -> Any:
-        if reply.error is not None:
-            raise errors.from_hbase(
-                text_of(reply.error.message), _where(gateway, method, table), table.decode(), method.effect
-            )
-        if not method.returns:
+    def _begin(self, request: Request, deadline: float, begun: list[Exchange]) -> tuple[Gateway, Exchange] | None:
+        """Send a request; return None if it was not sent."""
+        gateway = self._gateways.next(())
+        if gateway is None or gateway.pool.is_full:
             return None
-        if reply.success is None:
-            raise errors.from_gateway("an answer without a result", _where(gateway, method, table), method.effect)
-        return reply.success
+        exchange = Exchange(gateway, (request,), deadline, self.clock, repeatable=True)
+        begun.append(exchange)
+        try:
+            exchange.send(patient=False)
+        except Exception:
+            # It is made in another way, which raises the error again if it lasts.
+            return None
+        return gateway, exchange
+
+    def _end(self, request: Request, sent: tuple[Gateway, Exchange] | None, deadline: float) -> Any:
+        """Return the result of a call, or its exception. A request that was not sent is sent now."""
+        try:
+            if sent is None:
+                return self._call((request,), deadline)
+            gateway, exchange = sent
+            try:
+                replies = exchange.receive()
+            except StaleConnection:
+                return self._call((request,), deadline)
+            return result(gateway, (request,), replies)
+        except Exception as error:
+            return error
 
     def close(self) -> None:
         """Close all connections, including those with running calls. Idempotent."""
         self._gateways.close()
-
-
-def _where(gateway: Gateway, method: Method, table: bytes) -> str:
-    return f"{gateway.about}, {method.name} on table {table.decode()!r}"
-
-
-def _closed(where: str, harmless: bool) -> ClosedError | StoreError:
-    if harmless:
-        return ClosedError(f"{where}: the store is closed; open it again")
-    return StoreUnknownError(
-        f"{where}: the store was closed before the gateway answered; the call may or may not have been applied"
-    )
-
-
-def _is_callers_error(error: Exception, connection: Connection) -> bool:
-    """Return whether the caller passed a value that cannot be sent; the connection is not to blame."""
-    return not connection.sent and not isinstance(error, (OSError, EOFError))

@@ -1,7 +1,8 @@
 """One connection to a gateway: a socket with a deadline, and calls in sequence.
 
-One thread uses a connection at a time. If :meth:`Connection.call` raises an exception other than ``Rejected``, the
-caller must drop the connection: an answer may still arrive, and the next call would mistake it for its own.
+One thread uses a connection at a time. If a call raises an exception other than ``Rejected``, or not all requests have
+their replies, the caller must drop the connection: an answer may still arrive, and the next call would mistake it for its
+own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Rejected(Exception):
 class Connection:
     """Calls on one wire; ``used`` is the time when the last call ended, ``calls`` their number with the handshake."""
 
-    __slots__ = ("_number", "_protocol", "_transport", "calls", "sent", "used", "wire")
+    __slots__ = ("_answered", "_number", "_protocol", "_transport", "calls", "sent", "used", "wire")
 
     def __init__(self, wire: Wire, used: float, transport: Transport) -> None:
         self.wire = wire
@@ -38,6 +39,7 @@ class Connection:
         self.calls = 0
         self.sent = False
         self._number = 0
+        self._answered = 0
         self._transport, self._protocol = transport.on(wire)
 
     @property
@@ -46,26 +48,44 @@ class Connection:
         return self.wire.moved > LARGE
 
     def call(self, method: Method, request: Any, deadline: float) -> Any:
-        """Send a request and return the reply.
+        """Send a request and return the reply; see :meth:`send` and :meth:`receive`."""
+        self.start(deadline)
+        self.send(method, request)
+        return self.receive(method)
 
-        Afterwards ``sent`` is whether the whole request was handed to the system: if not, the gateway cannot have acted
-        on it. Raises OSError (including TimeoutError), EOFError, Rejected, UnexpectedAnswer, and thriftpy2's exceptions
-        for invalid values and answers.
+    def start(self, deadline: float) -> None:
+        """Begin one or more calls that must end by ``deadline``."""
+        self.sent = False
+        self.wire.start(deadline)
+
+    def send(self, method: Method, request: Any) -> None:
+        """Send a request. Its reply is read after the replies to all earlier requests.
+
+        ``sent`` is whether a whole request was handed to the system since :meth:`start`: if not, the gateway cannot have acted
+        on any. Raises OSError, of which TimeoutError is one, and thriftpy2's exceptions for invalid values.
         """
         protocol = self._protocol
         number = self._number = self._number + 1 if self._number < _MAX_NUMBER else 1
-        self.sent = False
-        self.wire.start(deadline)
         protocol.write_message_begin(method.name, TMessageType.CALL, number)
         protocol.write_struct(request)
         self._transport.flush()
         self.sent = True
+
+    def receive(self, method: Method) -> Any:
+        """Return the reply to the oldest request that has none.
+
+        Raises OSError (including TimeoutError), EOFError, Rejected, UnexpectedAnswer, and thriftpy2's exceptions for invalid
+        answers.
+        """
+        protocol = self._protocol
+        number = self._answered + 1 if self._answered < _MAX_NUMBER else 1
         name, kind, answered = protocol.read_message_begin()
         if kind == TMessageType.EXCEPTION:
             failure = TApplicationException()
             protocol.read_struct(failure)
             text = text_of(failure.message) or f"type {failure.type}"
             if failure.type == TApplicationException.INTERNAL_ERROR and answered == number:
+                self._answered = number
                 self.calls += 1
                 raise Rejected(text)
             raise UnexpectedAnswer(text)
@@ -73,5 +93,11 @@ class Connection:
             raise UnexpectedAnswer(f"the answer to {name} number {answered} came for {method.name} number {number}")
         reply = method.reply()
         protocol.read_struct(reply)
+        self._answered = number
         self.calls += 1
         return reply
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether every request has its reply, so that the next call can use the connection."""
+        return self._answered == self._number

@@ -71,6 +71,11 @@ class Connections:
         """The number of connections in use in this process."""
         return self._mine().taken
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a caller would wait for another one to return its connection."""
+        return self._mine().taken >= self._size
+
     def _mine(self) -> _ProcessPool:
         pool = self._pool
         pid = os.getpid()

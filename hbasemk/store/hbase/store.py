@@ -1,4 +1,4 @@
-"""The store contract on HBase: every call is one call of a Thrift2 gateway.
+"""The store contract on HBase: every call is one call of a Thrift2 gateway, or two in one round trip.
 
 The store answers some requests without a call, because HBase would interpret them differently: an empty list of
 columns (HBase: all columns), an empty delete (the whole row), a range with equal ends (that row), and keys that are
@@ -13,10 +13,24 @@ from typing import Any, Final
 
 from hbasemk import options
 from hbasemk.errors import InvalidValueError, LimitError
-from hbasemk.store.abc import MAX_TIMESTAMP, Column, Delete, DeleteBelow, Get, Limits, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    CheckAndWrite,
+    Column,
+    Delete,
+    DeleteBelow,
+    Get,
+    Limits,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
 from hbasemk.store.hbase import gateway, messages
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
+from hbasemk.store.hbase.exchange import Request
 from hbasemk.store.hbase.layout import Layout
 from hbasemk.store.hbase.tables import TableNames, Tables
 from hbasemk.store.hbase.transport import Transport
@@ -119,23 +133,29 @@ class HBaseStore(Store):
         """Raise StoreUnusableError if HBase is configured to reject cells with this timestamp; writes nothing visible."""
         self._tables.probe_timestamp(table, timestamp)
 
+    @property
+    def supports_joint_calls(self) -> bool:
+        """True: both requests are sent before the first reply is read."""
+        return True
+
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Return one row per get; a single row uses another method of the gateway, which is cheaper."""
-        name = self._names.data(table)
-        if len(gets) == 1 and not _is_empty(gets[0]):
-            method = gateway.GET
-            result = self._client.call(method, method.request(name, messages.gets(gets)[0]), name)
-            return [Row(gets[0].row, messages.cells(result))]
         nonempty = [get for get in gets if not _is_empty(get)]
         if not nonempty:
             self._client.check_open()
             return [Row(get.row, []) for get in gets]
-        method = gateway.GET_MULTIPLE
-        results = self._client.call(method, method.request(name, messages.gets(nonempty)), name)
+        request = self._read_request(table, nonempty)
+        rows = _rows(nonempty, request.method, self._client.call(*request))
         if len(nonempty) == len(gets):
-            return [Row(get.row, messages.cells(result)) for get, result in zip(gets, results, strict=True)]
-        remaining = iter(results)
-        return [Row(get.row, [] if _is_empty(get) else messages.cells(next(remaining))) for get in gets]
+            return rows
+        remaining = iter(rows)
+        return [Row(get.row, []) if _is_empty(get) else next(remaining) for get in gets]
+
+    def _read_request(self, table: str, gets: Sequence[Get]) -> Request:
+        name = self._names.data(table)
+        if len(gets) == 1:
+            return Request(gateway.GET, gateway.GET.request(name, messages.gets(gets)[0]), name)
+        return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, messages.gets(gets)), name)
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Return the first rows of a range."""
@@ -153,14 +173,30 @@ class HBaseStore(Store):
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - see the class
         """Write cells; a single row uses another method of the gateway, which is cheaper."""
         self.check_puts(puts)
-        name = self._names.data(table)
-        if len(puts) == 1:
-            self._client.call(gateway.PUT, gateway.PUT.request(name, messages.put(puts[0])), name)
-        elif puts:
-            request = gateway.PUT_MULTIPLE.request(name, list(map(messages.put, puts)))
-            self._client.call(gateway.PUT_MULTIPLE, request, name)
+        if puts:
+            self._client.call(*self._write_request(table, puts))
         else:
             self._client.check_open()
+
+    def _write_request(self, table: str, puts: Sequence[Put]) -> Request:
+        name = self._names.data(table)
+        if len(puts) == 1:
+            return Request(gateway.PUT, gateway.PUT.request(name, messages.put(puts[0])), name)
+        return Request(gateway.PUT_MULTIPLE, gateway.PUT_MULTIPLE.request(name, list(map(messages.put, puts))), name)
+
+    def write_and_read(
+        self, table: str, puts: Sequence[Put], gets: Sequence[Get], *, durable: bool = True
+    ) -> list[Row]:
+        """Write cells, then read rows.
+
+        Both requests are sent on one connection before the first reply is read, except by HTTP. The gateway processes the
+        second request after the first one.
+        """
+        if not puts or not gets or any(map(_is_empty, gets)) or self._transport.framing == "http":
+            return super().write_and_read(table, puts, gets, durable=durable)
+        self.check_puts(puts)
+        read = self._read_request(table, gets)
+        return _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
 
     def check_and_write(
         self,
@@ -172,13 +208,23 @@ class HBaseStore(Store):
         durable: bool = True,  # noqa: ARG002 - see the class
     ) -> bool:
         """Compare and set. Raises InvalidValueError for an empty ``expected``, which HBase treats as absent."""
+        return bool(self._client.call(*self._check_request(CheckAndWrite(table, column, expected, put))))
+
+    def check_and_write_both(
+        self, first: CheckAndWrite, second: CheckAndWrite
+    ) -> tuple[bool | Exception, bool | Exception]:
+        """Make two compare-and-sets at the same time, on two connections."""
+        one, two = self._client.call_both(self._check_request(first), self._check_request(second))
+        return one, two
+
+    def _check_request(self, check: CheckAndWrite) -> Request:
+        table, column, expected, put = check
         if expected is not None and not expected:
             raise InvalidValueError(f"column {column!r} cannot be compared with an empty value; give None for absent")
         self.check_puts([put])
-        method = gateway.CHECK_AND_PUT
         name = self._names.data(table)
-        request = method.request(name, put.row, *column, expected, messages.put(put))
-        return bool(self._client.call(method, request, name))
+        message = gateway.CHECK_AND_PUT.request(name, put.row, *column, expected, messages.put(put))
+        return Request(gateway.CHECK_AND_PUT, message, name)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""
@@ -228,6 +274,13 @@ class HBaseStore(Store):
                             f"{qualifier[:60]!r} exceeds the limit of {MAX_CELL} bytes; nothing was written. Store "
                             "large content in a blob."
                         )
+
+
+def _rows(gets: Sequence[Get], method: gateway.Method, result: Any) -> list[Row]:
+    """Return the rows of the answer to gets."""
+    if method is gateway.GET:
+        return [Row(gets[0].row, messages.cells(result))]
+    return [Row(get.row, messages.cells(one)) for get, one in zip(gets, result, strict=True)]
 
 
 def _is_valid_key(row: bytes) -> bool:

@@ -42,6 +42,23 @@ class Cells(Base):
         assert isinstance(found[0], Row)
         assert isinstance(found[0].cells[0], Cell)
 
+    def test_a_read_with_a_write_returns_what_was_written(self, store: Store, tables: Tables, row: bytes) -> None:
+        table = tables.many.name
+        store.write(table, [put(row, {b"q": b"before"}, 1)])
+        assert plain(store.write_and_read(table, [put(row, {b"q": b"after"}, 2)], [Get(row, versions=2)])) == [
+            (row, [Cell(D, b"q", 2, b"after"), Cell(D, b"q", 1, b"before")])
+        ]
+        several = [put(row + name, {b"q": name}, 3) for name in (b"a", b"b")]
+        gets = [Get(row + b"b"), Get(row + b"none"), Get(row + b"a", columns=[(D, b"none")]), Get(row)]
+        assert plain(store.write_and_read(table, several, gets, durable=False)) == [
+            (row + b"b", [Cell(D, b"q", 3, b"b")]),
+            (row + b"none", []),
+            (row + b"a", []),
+            (row, [Cell(D, b"q", 2, b"after")]),
+        ]
+        assert store.write_and_read(table, [put(row, {b"q": b"last"}, 4)], []) == []
+        assert plain(store.write_and_read(table, [], [Get(row)])) == [(row, [Cell(D, b"q", 4, b"last")])]
+
     def test_a_read_without_gets_returns_no_rows(self, store: Store, tables: Tables) -> None:
         assert store.read(tables.many.name, []) == []
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, Delete, Get, NewCell, Put, Store
+import pytest
+
+from hbasemk.errors import StoreUnusableError
+from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, CheckAndWrite, Delete, Get, NewCell, Put, Store
 from hbasemk.testing.store.base import Base, C, D, Tables, put, read, together, values
 
 FLAG = (D, b"flag")
@@ -28,6 +31,25 @@ class CompareAndSet(Base):
         store.write(tables.one.name, [put(row, {b"other": b"x"})])
         assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
         assert values(store, tables.one, row) == {b"flag": b"1", b"other": b"x"}
+
+    def test_two_at_the_same_time_have_an_answer_each(self, store: Store, tables: Tables, row: bytes) -> None:
+        if not store.supports_joint_calls:
+            pytest.skip("needs a store with joint calls")
+        one, many = row + b"one", row + b"many"
+        first = CheckAndWrite(tables.one.name, FLAG, None, put(one, {b"flag": b"1"}))
+        second = CheckAndWrite(tables.many.name, FLAG, b"2", put(many, {b"flag": b"3"}))
+        assert store.check_and_write_both(first, second) == (True, False)
+        assert store.check_and_write_both(first, second._replace(expected=None)) == (False, True)
+        assert values(store, tables.one, one) == {b"flag": b"1"}
+        assert values(store, tables.many, many) == {b"flag": b"3"}
+        # Nothing has this table.
+        good = first._replace(put=put(row, {b"flag": b"1"}))
+        for unusable in (second._replace(table="none"), good._replace(table="none")):
+            answers = store.check_and_write_both(
+                *((good, unusable) if unusable.put is second.put else (unusable, good))
+            )
+            assert isinstance(next(one for one in answers if not isinstance(one, bool)), StoreUnusableError)
+        assert values(store, tables.one, row) == {b"flag": b"1"}
 
     def test_an_equal_value_is_replaced(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"old"})])

@@ -14,9 +14,10 @@ from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.ids.announcements import RECENT
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import log_poller
-from hbasemk.store.abc import Put
+from hbasemk.store.abc import Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.joint import JointStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.mutants import logs
 
@@ -30,10 +31,14 @@ def add(instance: Instance, path: str) -> int:
 class Place:
     """Two writers, whose store reads the logs one by one for a reader."""
 
+    wrap: type[FaultyStore] = FaultyStore
+    """:class:`JointStore`: writers announce and create a row in one call of the store."""
+
     def __init__(self) -> None:
         self.world = World()
-        self.store = MemoryStore(self.world.clock)
-        self.faulty = FaultyStore(self.store)
+        memory = MemoryStore(self.world.clock)
+        self.store: Store = memory if self.wrap is FaultyStore else self.wrap(memory)
+        self.faulty = self.wrap(self.store)
         self.low, self.high = (open_instance(self.store, self.world, mac=mac) for mac in (1, 2))
         for number, writer in enumerate((self.low, self.high)):
             add(writer, f"/{number}")
@@ -95,7 +100,7 @@ def announced_during_a_poll_joins_later() -> bool:
 def pending_joins_when_it_is_decided() -> bool:
     """Let a poll find a revision between its announcement and its decision."""
     place = Place()
-    faulty = FaultyStore(place.store)
+    faulty = place.wrap(place.store)
     writer = open_instance(faulty, place.world, mac=4)
 
     def before(call: Call) -> None:
@@ -141,15 +146,15 @@ def renewal_between_an_id_and_its_announcement() -> bool:
     """Let a writer renew its log after it has made an id, and let a reader poll before the id is announced."""
     place = Place()
     made: list[int] = []
-    announce = place.low.announcements.announce
+    make = place.low.announcements.next
 
-    def late(revision: int) -> None:
-        made.append(revision)
+    def late(above: int) -> int:
+        made.append(make(above))
         place.low.announcements.renew(0)
         place.reader.poll()
-        announce(revision)
+        return made[-1]
 
-    place.low.announcements.announce = late  # type: ignore[method-assign]
+    place.low.announcements.next = late  # type: ignore[method-assign]
     add(place.low, "/p")
     place.reader.poll()
     return place.reader.journal.knows(made[0])
@@ -158,7 +163,7 @@ def renewal_between_an_id_and_its_announcement() -> bool:
 def announcement_fails() -> bool:
     """Let a writer's announcements fail for a while; a reader must see what the writer then commits."""
     place = Place()
-    faulty = FaultyStore(place.store)
+    faulty = place.wrap(place.store)
     writer = open_instance(faulty, place.world, mac=4)
     add(writer, "/begun")
 
@@ -201,7 +206,7 @@ def watermark_stays_below_an_announced_id_without_a_row() -> bool:
 def claim_during_a_move_begins_above_the_watermark() -> bool:
     """Let a process claim a machine id between the reading of the logs and the move of the watermark."""
     place = Place()
-    faulty = FaultyStore(place.store)
+    faulty = place.wrap(place.store)
     mover = open_instance(faulty, place.world, mac=5, skew_ms=4_000)
     claimer = open_instance(place.store, place.world, mac=6)
     # Its id is ahead of the ids that the other process makes now.
@@ -293,8 +298,12 @@ SCENARIOS: list[tuple[Callable[[], bool], Mutant]] = [
 ]
 
 
+@pytest.mark.parametrize("wrap", [FaultyStore, JointStore])
 @pytest.mark.parametrize(("scenario", "mutant"), SCENARIOS, ids=lambda one: one.__name__)
-def test_a_broken_rule_is_found(scenario: Callable[[], bool], mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_rule_is_found(
+    scenario: Callable[[], bool], mutant: Mutant, wrap: type[FaultyStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Place, "wrap", wrap)
     assert scenario()
     mutant(monkeypatch)
     assert not scenario()

@@ -22,11 +22,12 @@ from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
 
 
 def revisions_not_announced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Announcements, "announce", lambda *_: None)
+    patch.setattr(Announcements, "announce_and", lambda self, _, create: self._store.once.check_and_write(*create))
 
 
 def logs_without_other_pending_ids(patch: pytest.MonkeyPatch) -> None:
@@ -55,7 +56,16 @@ def failed_announcements_taken_as_sent(patch: pytest.MonkeyPatch) -> None:
         with contextlib.suppress(StoreError, LeaseLostError):
             announce(self, revision)
 
+    announce_and = Announcements.announce_and
+
+    def ignore_too(self: Announcements, revision: int, create: CheckAndWrite) -> bool:
+        try:
+            return announce_and(self, revision, create)
+        except (StoreError, LeaseLostError):
+            return True
+
     patch.setattr(Announcements, "announce", ignore)
+    patch.setattr(Announcements, "announce_and", ignore_too)
 
 
 def pending_ids_of_the_earlier_holder_dropped(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,173 @@
+"""Two calls in one round trip: on one connection in their order, or on two connections at the same time."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.errors import ClosedError, LimitError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
+from hbasemk.store.hbase import Address, HBaseStore, Transport
+from hbasemk.store.hbase.connection import Connection
+from hbasemk.store.hbase.gateway import Method
+from tests.support.gateway import Close, FakeGateway, ReceivedCall, fake_gateway
+from tests.support.gateway_stores import PLAIN, PUT, read, silent_for
+
+GETS = [Get(b"r")]
+FIRST = CheckAndWrite("t", (b"d", b"q"), None, PUT)
+SECOND = CheckAndWrite("u", (b"d", b"q"), b"x", PUT)
+
+
+def methods(gateway: FakeGateway) -> list[tuple[int, str]]:
+    return [(received.connection, received.method) for received in gateway.received]
+
+
+@pytest.mark.parametrize(("framing", "protocol"), PLAIN)
+def test_the_read_is_sent_before_the_write_is_answered(
+    framing: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Connection.send
+    read_is_sent = threading.Event()
+
+    def note(self: Connection, method: Method, request: Any) -> None:
+        send(self, method, request)
+        if method.name.startswith("get"):
+            read_is_sent.set()
+
+    def script(received: ReceivedCall) -> None:
+        if received.method.startswith("put"):
+            assert read_is_sent.wait(30)
+            read_is_sent.clear()
+
+    monkeypatch.setattr(Connection, "send", note)
+    transport = Transport(framing, protocol)  # type: ignore[arg-type]
+    with fake_gateway(transport) as gateway:
+        store = HBaseStore([Address("127.0.0.1", gateway.port)], transport=transport, timeout=20)
+        gateway.script = script
+        (row,) = store.write_and_read("t", [PUT], GETS)
+        assert [cell.value for cell in row.cells] == [b"r"]
+        rows = store.write_and_read("t", [PUT, PUT], [Get(b"a"), Get(b"b")])
+        assert [row.key for row in rows] == [b"a", b"b"]
+        assert methods(gateway) == [(0, "put"), (0, "get"), (0, "putMultiple"), (0, "getMultiple")]
+        assert read(store, b"next") == b"next"
+        store.close()
+
+
+def test_what_hbase_would_misread_is_answered_without_it(gateway: FakeGateway, store: HBaseStore) -> None:
+    (row,) = store.write_and_read("t", [PUT], [Get(b"r", columns=())])
+    assert row == (b"r", [])
+    assert store.write_and_read("t", [PUT], []) == []
+    assert read(store) == store.write_and_read("t", [], GETS)[0].cells[0].value
+    with pytest.raises(LimitError):
+        store.write_and_read("t", [Put(b"", PUT.cells)], GETS)
+    assert [method for _, method in methods(gateway)] == ["put", "put", "get", "get"]
+
+
+@pytest.mark.parametrize("lost", ["put", "get"])
+def test_a_lost_answer_to_either_call_leaves_both_unknown(lost: str, gateway: FakeGateway, store: HBaseStore) -> None:
+    read(store)
+
+    def script(received: ReceivedCall) -> None:
+        if received.method == lost:
+            raise Close
+
+    gateway.script = script
+    with pytest.raises(StoreUnknownError, match=f"{lost} on table 't'.*may have been applied"):
+        store.write_and_read("t", [PUT], GETS)
+    gateway.script = lambda _: None
+    assert read(store) == b"r"
+
+
+def test_a_timeout_leaves_both_unknown(gateway: FakeGateway, open_store: Callable[..., HBaseStore]) -> None:
+    store = open_store(timeout=1.0)
+    silent_for(gateway, "get")
+    with pytest.raises(StoreUnknownError, match="get on table 't': no answer within"):
+        store.write_and_read("t", [PUT], GETS)
+
+
+def test_a_rejected_read_leaves_a_connection_that_can_be_used(gateway: FakeGateway, store: HBaseStore) -> None:
+    # 6 is the number of an internal error.
+    with pytest.raises(StoreUnknownError, match="the gateway failed"):
+        store.write_and_read("t", [PUT], [Get(b"fails 6")])
+    assert read(store) == b"r"
+    assert {connection for connection, _ in methods(gateway)} == {0}
+
+
+def test_a_failed_connection_is_opened_again_if_nothing_was_sent(gateway: FakeGateway, store: HBaseStore) -> None:
+    read(store)
+    gateway.connections[0].shutdown(socket.SHUT_RDWR)
+    gateway.until(lambda: gateway.ended == [0])
+    (row,) = store.write_and_read("t", [PUT], GETS)
+    assert row.cells[0].value == b"r"
+    assert methods(gateway)[1:] == [(1, "put"), (1, "get")]
+
+
+def test_both_compare_and_sets_are_sent_before_one_is_answered(gateway: FakeGateway, store: HBaseStore) -> None:
+    both = threading.Barrier(2)
+
+    def script(_: ReceivedCall) -> None:
+        both.wait(30)
+
+    gateway.script = script
+    assert store.check_and_write_both(FIRST, SECOND) == (True, True)
+    assert sorted(methods(gateway)) == [(0, "checkAndPut"), (1, "checkAndPut")]
+    assert [received.request.table for received in sorted(gateway.received)] == [b"t", b"u"]
+    gateway.script = lambda _: None
+    assert store.check_and_write_both(FIRST, SECOND) == (True, True)
+    assert len(gateway.connections) == 2
+
+
+@pytest.mark.parametrize("failing", [b"t", b"u"])
+def test_one_of_both_can_fail_alone(failing: bytes, gateway: FakeGateway, store: HBaseStore) -> None:
+    def script(received: ReceivedCall) -> None:
+        if received.request.table == failing:
+            raise Close
+
+    gateway.script = script
+    answers = store.check_and_write_both(FIRST, SECOND)
+    failed, other = answers if failing == b"t" else answers[::-1]
+    assert isinstance(failed, StoreUnknownError)
+    assert other is True
+    assert sorted(received.request.table for received in gateway.received) == [b"t", b"u"]
+
+
+def test_both_are_made_in_turn_where_there_is_one_connection(
+    gateway: FakeGateway, open_store: Callable[..., HBaseStore]
+) -> None:
+    store = open_store(pool_size=1)
+    assert store.check_and_write_both(FIRST, SECOND) == (True, True)
+    assert methods(gateway) == [(0, "checkAndPut"), (0, "checkAndPut")]
+
+
+def test_both_move_on_to_another_gateway_if_one_is_down(gateway: FakeGateway, unused_port: Callable[[], int]) -> None:
+    addresses = [Address("127.0.0.1", port) for port in (unused_port(), gateway.port)]
+    store = HBaseStore(addresses, timeout=20)
+    for _ in range(4):
+        assert store.check_and_write_both(FIRST, SECOND) == (True, True)
+        assert store.write_and_read("t", [PUT], GETS)[0].cells[0].value == b"r"
+    assert [method for _, method in methods(gateway)].count("checkAndPut") == 8
+    store.close()
+
+
+def test_both_say_that_no_gateway_took_them(unused_port: Callable[[], int]) -> None:
+    store = HBaseStore([Address("127.0.0.1", unused_port())], timeout=1)
+    one, two = store.check_and_write_both(FIRST, SECOND)
+    assert isinstance(one, StoreNotAppliedError)
+    assert isinstance(two, StoreNotAppliedError)
+    with pytest.raises(StoreNotAppliedError):
+        store.write_and_read("t", [PUT], GETS)
+    store.close()
+    one, two = store.check_and_write_both(FIRST, SECOND)
+    assert isinstance(one, ClosedError)
+    assert isinstance(two, ClosedError)
+
+
+def test_bad_values_of_both_are_refused_before_anything_is_sent(gateway: FakeGateway, store: HBaseStore) -> None:
+    for check in (SECOND._replace(expected=b""), SECOND._replace(put=Put(b"r", [NewCell(b"d", b"q", b"x", -1)]))):
+        with pytest.raises(Exception, match="empty value|timestamp"):
+            store.check_and_write_both(FIRST, check)
+    assert gateway.received == []
