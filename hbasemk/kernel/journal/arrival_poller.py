@@ -13,18 +13,16 @@ from typing import Final, TypeAlias
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel.journal.news import FLAGS, News, RowContent
+from hbasemk.kernel.journal.news import FLAGS, FLAGS_AND_CHANGES, Contents, News
 from hbasemk.kernel.journal.rows import JOURNAL_BATCH
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import Column, Store
+from hbasemk.store.abc import Store
 
 BATCH: Final = 1000
 """Writes that one call reads, unless it also reads the changes of each row."""
-CONTENTS: Final[Sequence[Column]] = (*FLAGS, schema.BASE, (schema.DATA, schema.CHANGES))
-"""The columns that show the state of a revision, its base, and its changes without further chunks."""
-ReadContents: TypeAlias = Callable[[Sequence[int], Mapping[int, JournalRow]], Mapping[int, RowContent]]
-"""Returns the contents of joining revisions; the rows that were read with the columns :data:`CONTENTS` are known."""
+ReadContents: TypeAlias = Callable[[Sequence[int], Mapping[int, JournalRow]], Contents]
+"""Returns the changes of joining revisions; the rows that were read with :data:`FLAGS_AND_CHANGES` are known."""
 
 
 class ArrivalPoller:
@@ -51,7 +49,7 @@ class ArrivalPoller:
         Raises RevisionCollectedError if a row with large changes is deleted before all of them are read.
         """
         whole = self._wants_contents()
-        columns, limit = (CONTENTS, JOURNAL_BATCH) if whole else (FLAGS, BATCH)
+        columns, limit = (FLAGS_AND_CHANGES, JOURNAL_BATCH) if whole else (FLAGS, BATCH)
         found: dict[int, JournalRow] = {}
         news = News()
         news.last = self.cursor

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.format.changes import RowChange
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
-from hbasemk.kernel.journal.news import FLAGS, News, RowContent
+from hbasemk.kernel.journal.news import FLAGS, FLAGS_AND_CHANGES, Contents, News
 from hbasemk.kernel.journal.rows import first_parts, journal_rows, whole_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -62,8 +63,8 @@ class LogPoller:
         """The ids above the floor that were read, and whose revisions have neither joined nor been aborted."""
         self.held_back = False
         """Whether the last poll let committed revisions wait, because of an id that was announced during it."""
-        self._read_before: dict[int, RowContent] = {}
-        """Contents of committed revisions that an earlier poll has read: one that failed, or one that lets them wait."""
+        self._read_before: dict[int, Sequence[RowChange]] = {}
+        """Changes of committed revisions that an earlier poll has read: one that failed, or one that lets them wait."""
 
     # --- logs --------------------------------------------------------------------------------------------
 
@@ -95,9 +96,7 @@ class LogPoller:
 
     # --- polls -------------------------------------------------------------------------------------------
 
-    def read(
-        self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Mapping[int, RowContent]]
-    ) -> News:
+    def read(self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Contents]) -> News:
         """Return what is new, in the order of ids. One round trip; two more, at the same time, if anything is new."""
         first = self._read()
         news = News()
@@ -132,10 +131,10 @@ class LogPoller:
         unread = sorted(set(ids).difference(before))
         if self._wants_contents():
             # Committed revisions join, usually at once, so their further chunks are read, too. Those of pending ones are not.
-            for row in first_parts(self._store, unread):
+            for row in first_parts(self._store, unread, FLAGS_AND_CHANGES):
                 if row.committed:
                     (whole,) = whole_rows(self._store, [row])
-                    news.read[row.revision] = self._read_before[row.revision] = RowContent.of(whole)
+                    news.read[row.revision] = self._read_before[row.revision] = whole.required_changes
                 _add(row, news)
         else:
             for row in journal_rows(self._store, unread, columns=FLAGS):

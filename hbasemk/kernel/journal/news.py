@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
@@ -13,18 +13,10 @@ from hbasemk.store.abc import Column
 
 FLAGS: Final[Sequence[Column]] = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
 """The columns that show the state of a revision."""
-
-
-class RowContent(NamedTuple):
-    """What the journal row of a joining revision contains: its base (0: none) and the changes."""
-
-    base: int
-    changes: Sequence[RowChange]
-
-    @classmethod
-    def of(cls, row: JournalRow) -> RowContent:
-        """Decode the row of a committed revision; raise FormatError if it is damaged."""
-        return cls(row.base or 0, row.required_changes)
+FLAGS_AND_CHANGES: Final[Sequence[Column]] = (*FLAGS, (schema.DATA, schema.CHANGES))
+"""The columns that polls read: those of the state, and the changes without further chunks."""
+Contents: TypeAlias = Mapping[int, Sequence[RowChange]]
+"""The changes of revisions that join."""
 
 
 class News:
@@ -35,7 +27,7 @@ class News:
     it. ``horizon`` is the newest horizon that the read met (0: none), and ``trimmed`` the newest trim level.
     ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that does not order all
     writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each log has been read,
-    ``read`` are contents of committed revisions, and ``deferred`` are revisions that may be committed and must wait for the
+    ``read`` has the changes of committed revisions, and ``deferred`` are revisions that may be committed and must wait for the
     next poll; ``held_back`` says whether any of them is.
     """
 
@@ -61,7 +53,7 @@ class News:
 
     def __init__(self) -> None:
         self.committed: list[int] = []
-        self.contents: Mapping[int, RowContent] = {}
+        self.contents: Contents = {}
         self.pending: set[int] = set()
         self.unswept: set[int] = set()
         self.swept: set[int] = set()
@@ -76,7 +68,7 @@ class News:
         self.bounds: dict[int, int] = {}
         self.deferred: set[int] = set()
         self.held_back = False
-        self.read: dict[int, RowContent] = {}
+        self.read: dict[int, Sequence[RowChange]] = {}
 
     def add(self, row: JournalRow) -> None:
         """Add one row, of a revision that is not known yet, with the columns :data:`FLAGS`."""

@@ -21,7 +21,7 @@ from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.fence import Fence, unrecorded
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
 from hbasemk.kernel.journal.log_poller import LogPoller
-from hbasemk.kernel.journal.news import News, RowContent
+from hbasemk.kernel.journal.news import Contents, News
 from hbasemk.kernel.journal.rows import journal_rows, whole_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.unswept import Unswept
@@ -45,7 +45,7 @@ class PolledRevisions(KnownRevisions):
         self._pending: frozenset[int] = frozenset()
         self.unswept = Unswept(runtime)
         self._verified = watermark.revision
-        self._contents: dict[int, RowContent] = {}  # read by an attempt that has not succeeded yet
+        self._contents: dict[int, Sequence[RowChange]] = {}  # read by an attempt that has not succeeded yet
         self.poller: ArrivalPoller | LogPoller = (
             ArrivalPoller(store, settings, watermark, self._wants_contents)
             if store.supports_transactions
@@ -162,12 +162,10 @@ class PolledRevisions(KnownRevisions):
         # Only listeners use the contents. An instance that is still opening has none, and reads from the watermark up.
         return bool(self.listeners)
 
-    def _read_contents(
-        self, new: Sequence[int], found: Mapping[int, JournalRow] | None = None
-    ) -> dict[int, RowContent]:
-        """Return the contents of revisions that join; ``found`` has rows of some of them, without further chunks."""
+    def _read_contents(self, new: Sequence[int], found: Mapping[int, JournalRow] | None = None) -> Contents:
+        """Return the changes of revisions that join; ``found`` has rows of some of them, without further chunks."""
         if not self._wants_contents():
-            return {revision: RowContent(0, ()) for revision in new}
+            return dict.fromkeys(new, ())
         unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
         first = found or {}
         rows = whole_rows(self._store, (first[revision] for revision in unread if revision in first))
@@ -175,10 +173,10 @@ class PolledRevisions(KnownRevisions):
         for row in itertools.chain(rows, journal_rows(self._store, missing)):
             if not row.cells:
                 raise unrecorded(self._store, row.revision)
-            self._contents[row.revision] = RowContent.of(row)
+            self._contents[row.revision] = row.required_changes
         return {revision: self._contents[revision] for revision in new if revision in self._contents}
 
-    def _append_all(self, new: Sequence[int], contents: Mapping[int, RowContent]) -> None:
+    def _append_all(self, new: Sequence[int], contents: Contents) -> None:
         self._contents = {}
         self._repair_append()
         for revision in new:
@@ -188,7 +186,7 @@ class PolledRevisions(KnownRevisions):
                 if local is not None:
                     self._append(local._replace(position=len(self._sequence)))
                 else:
-                    self._append(Arrival(revision, len(self._sequence), contents[revision].changes))
+                    self._append(Arrival(revision, len(self._sequence), contents[revision]))
             self._local.pop(revision, None)
 
     # --- own commits -------------------------------------------------------------------------------------

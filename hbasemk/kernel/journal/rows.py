@@ -45,14 +45,16 @@ def journal_rows(
         yield from map(JournalRow, store.read(schema.JOURNAL, [Get(schema.revision_key(one), columns) for one in part]))
 
 
-def first_parts(store: RetryingStore, revisions: Sequence[int]) -> Iterator[JournalRow]:
+def first_parts(
+    store: RetryingStore, revisions: Sequence[int], columns: Sequence[Column] = WHOLE
+) -> Iterator[JournalRow]:
     """Yield journal rows without the further chunks of large ``changes``. One round trip for each 200."""
     for part in batched(revisions, JOURNAL_BATCH):
-        yield from map(JournalRow, store.read(schema.JOURNAL, [Get(schema.revision_key(one), WHOLE) for one in part]))
+        yield from map(JournalRow, store.read(schema.JOURNAL, [Get(schema.revision_key(one), columns) for one in part]))
 
 
 def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[JournalRow]:
-    """Add the further chunks of ``changes`` to rows that were read with the columns :data:`WHOLE`.
+    """Add the further chunks of ``changes`` to rows that were read with the first one.
 
     Raises RevisionCollectedError if a row is deleted meanwhile.
     """
