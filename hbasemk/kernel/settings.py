@@ -223,6 +223,10 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
     wanted.check()
     # An existing repository of another format must be refused before anything is written.
     settings, watermark = _read_if_any(store)
+    now_ms = store.clock_ms()
+    if settings is None and now_ms is not None:
+        # Where the time is known without tables, an impossible epoch creates none.
+        _root(wanted.epoch_ms, now_ms, store.location)
     store.create_tables(schema.TABLES)
     if settings is None:
         new = Settings(

@@ -73,6 +73,14 @@ def test_epoch_with_less_than_a_year_of_ids_is_rejected_and_another_works(
     assert open_instance(store, world, Settings(epoch_ms=START_MS)).settings.epoch_ms == START_MS
 
 
+@pytest.mark.parametrize("ahead", [-540_000_000_000, 86_400_000])
+def test_an_impossible_epoch_leaves_no_file(tmp_path: Path, ahead: int) -> None:
+    epoch_ms = time.time_ns() // 1_000_000 + ahead
+    with pytest.raises(InvalidValueError, match="The repository was not created"):
+        connect(f"sqlite:///{tmp_path}/content.db", settings=Settings(epoch_ms=epoch_ms))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_connect_rejects_an_epoch_that_lasts_only_days(tmp_path: Path) -> None:
     ten_days_left = int(time.time() * 1000) + 10 * 24 * 3600 * 1000 - revisions.MAX_MS
     with pytest.raises(InvalidValueError, match="at least a year"):
