@@ -17,7 +17,7 @@ MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
 MAX_GAPS: Final = 8
 """The number of wide gaps between wanted columns after which a read may decide that they are no neighbours."""
-FEW_COLUMNS: Final = 4
+FEW_COLUMNS: Final = 3
 """Up to so many named columns are read by a statement each."""
 new_cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
