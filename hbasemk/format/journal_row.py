@@ -112,6 +112,13 @@ class JournalRow:
             return Outcome.ABORTED
         return Outcome.PENDING if self.cells else Outcome.ABSENT
 
+    def check_flags(self) -> None:
+        """Raise FormatError if a flag of a pending revision is neither yes nor no: then nobody can decide the revision."""
+        if self.outcome is Outcome.PENDING:
+            for column in (schema.COMMITTED, schema.ABORT):
+                if self.value(column) != schema.NO:
+                    raise self.damaged(f"the flag {column[1].decode()!r} of a revision must be yes or no", column)
+
     @property
     def swept(self) -> bytes | None:
         """The mark that the cells of the revision are deleted: ``SWEPT_CLEAN`` or ``SWEPT_IN_DOUBT``."""

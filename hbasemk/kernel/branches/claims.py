@@ -78,7 +78,7 @@ class BranchClaims:
     def _is_in_effect(self, claim: BranchClaim, row: JournalRow) -> bool:
         """Return whether a claimant has taken effect; if not, it never does once its claim is replaced."""
         if not revisions.is_branch(claim.claimant):
-            outcome = self._outcomes.of(claim.claimant)
+            outcome = self._outcomes.of(claim.claimant, check=True)
             if outcome is Outcome.ABSENT:
                 outcome = self._outcomes.abort_missing(claim.claimant)
             if outcome is Outcome.PENDING:

@@ -185,7 +185,7 @@ class Committer(Committing):
         """Wait until the winning revision is decided, so that the next attempt does not conflict with it again."""
         wait = FIRST_BACK_OFF
         while conflict.pending and self._runtime.monotonic() < deadline:
-            if self._outcomes.of(conflict.other) is not Outcome.PENDING:
+            if self._outcomes.of(conflict.other, check=True) is not Outcome.PENDING:
                 return
             if self._outcomes.recover_if_over(conflict.other):
                 return

@@ -240,7 +240,8 @@ class ReadBack(Committing):
         """Run steps 8 and 9 for the versions outside the view, lowest id first."""
         trunk = sorted(version for version in observed if not revisions.is_branch(version))
         head = self._journal.head
-        outcomes = self._outcomes.of_many([version for version in trunk if not self._journal.sees(head, version)])
+        unknown = [version for version in trunk if not self._journal.sees(head, version)]
+        outcomes = self._outcomes.of_many(unknown, check=True)
         for other in trunk:
             path, column = observed[other]
             self._clock.observe(other)

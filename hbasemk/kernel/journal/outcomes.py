@@ -38,14 +38,21 @@ class Outcomes:
 
     # --- reading -----------------------------------------------------------------------------------------
 
-    def of(self, revision: int) -> Outcome:
-        """Return the outcome of one revision. One round trip."""
-        return self.of_many((revision,))[revision]
+    def of(self, revision: int, *, check: bool = False) -> Outcome:
+        """Return the outcome of one revision; see :meth:`of_many`. One round trip."""
+        return self.of_many((revision,), check=check)[revision]
 
-    def of_many(self, wanted: Sequence[int]) -> dict[int, Outcome]:
-        """Return the outcomes of many revisions, with one round trip per batch (none for no revisions)."""
-        rows = journal_rows(self._store, wanted, columns=(schema.COMMITTED, schema.ABORT))
-        return {row.revision: row.outcome for row in rows}
+    def of_many(self, wanted: Sequence[int], *, check: bool = False) -> dict[int, Outcome]:
+        """Return the outcomes of many revisions, with one round trip per batch (none for no revisions).
+
+        ``check``: raise FormatError for damaged flags. Without it, a caller that waits for a decision would wait in vain.
+        """
+        found: dict[int, Outcome] = {}
+        for row in journal_rows(self._store, wanted, columns=(schema.COMMITTED, schema.ABORT)):
+            if check:
+                row.check_flags()
+            found[row.revision] = row.outcome
+        return found
 
     # --- deciding ----------------------------------------------------------------------------------------
 

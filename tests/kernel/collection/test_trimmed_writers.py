@@ -132,11 +132,11 @@ def test_a_commit_does_not_take_a_trimmed_conflict_for_a_revision_that_never_was
     commit(other, SetProperty("/a", "p", 1))
     of_many, slept = one.outcomes.of_many, []
 
-    def sleep_first(wanted: Sequence[int]) -> Any:
+    def sleep_first(wanted: Sequence[int], **options: Any) -> Any:
         if not slept:
             slept.append(True)
             trim(other, world)
-        return of_many(wanted)
+        return of_many(wanted, **options)
 
     monkeypatch.setattr(one.outcomes, "of_many", sleep_first)
     with pytest.raises(RevisionCollectedError):

@@ -40,8 +40,8 @@ def recovery_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
 def pending_taken_for_aborted(patch: pytest.MonkeyPatch) -> None:
     original = Outcomes.of_many
 
-    def of_many(self: Outcomes, ids: Any) -> Any:
-        found = original(self, ids)
+    def of_many(self: Outcomes, ids: Any, **options: Any) -> Any:
+        found = original(self, ids, **options)
         return {one: Outcome.ABORTED if how is Outcome.PENDING else how for one, how in found.items()}
 
     patch.setattr(Outcomes, "of_many", of_many)
