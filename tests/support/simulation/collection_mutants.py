@@ -164,9 +164,9 @@ def read_back_not_checked(patch: pytest.MonkeyPatch) -> None:
         if not isinstance(self._journal, Unchecked):
             self._journal = Unchecked(self._journal)  # type: ignore[assignment]
 
-    def run_validate(self: ReadBack, *arguments: Any) -> Any:
+    def run_validate(self: ReadBack, *arguments: Any, **named: Any) -> Any:
         unchecked(self)
-        return validate(self, *arguments)
+        return validate(self, *arguments, **named)
 
     def run_precondition(self: ReadBack, *arguments: Any) -> Any:
         unchecked(self)
