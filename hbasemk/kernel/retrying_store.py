@@ -151,10 +151,7 @@ class RetryingStore(DelegatingStore):
         ``in_doubt`` is called for each lost reply, ``between`` before each call except the first, for example to renew a
         lease.
         """
-        for number, part in enumerate(put_batches(puts, self.batch_rows, self.batch_bytes)):
-            if number and between is not None:
-                between()
-            self._write(table, part, durable, in_doubt)
+        self.write_and_read(table, puts, (), durable=durable, in_doubt=in_doubt, between=between)
 
     def _write(self, table: str, puts: Sequence[Put], durable: bool, in_doubt: Callable[[], None] | None) -> None:
         self._retry(lambda: self.inner.write(table, puts, durable=durable), in_doubt)
@@ -197,7 +194,12 @@ class RetryingStore(DelegatingStore):
             if between is not None:
                 between()
             last = part
-        rows = None if last is None else self._write_and_read(table, last, gets, durable, in_doubt)
+        if last is None:
+            return self.read(table, gets)
+        if not gets:
+            self._write(table, last, durable, in_doubt)
+            return []
+        rows = self._write_and_read(table, last, gets, durable, in_doubt)
         return self.read(table, gets) if rows is None else rows
 
     def _write_and_read(

@@ -15,14 +15,16 @@ from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
 class Writing(Committing):
     """The steps of a commit that write its cells and decide it."""
 
-    def write(self, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row] | None:
-        """Run step 6, and the first read of step 7 with its last call; return the rows of ``gets``, or None without gets."""
-        puts = plan.each_put(draft.revision)
-        lost, renew = draft.lose_reply, self._clock.keep_lease
-        if gets:
-            return self._store.write_and_read(schema.NODES, puts, gets, durable=False, in_doubt=lost, between=renew)
-        self._store.write(schema.NODES, puts, durable=False, in_doubt=lost, between=renew)
-        return None
+    def write(self, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row]:
+        """Run step 6, and the first read of step 7 with its last call; return the rows of ``gets``."""
+        return self._store.write_and_read(
+            schema.NODES,
+            plan.each_put(draft.revision),
+            gets,
+            durable=False,
+            in_doubt=draft.lose_reply,
+            between=self._clock.keep_lease,
+        )
 
     def decide(self, draft: Draft) -> int:
         """Run step 10 and return the arrival number, or 0 if another instance has aborted the revision.

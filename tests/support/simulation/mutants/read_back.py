@@ -30,10 +30,10 @@ def one_transaction_without_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_back_before_writing(patch: pytest.MonkeyPatch) -> None:
-    def read_then_write(self: Writing, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row] | None:
+    def read_then_write(self: Writing, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row]:
         rows = self._store.read(schema.NODES, gets)
         self._store.write(schema.NODES, plan.puts(draft.revision), durable=False)
-        return rows or None
+        return rows
 
     patch.setattr(Writing, "write", read_then_write)
 
