@@ -115,17 +115,7 @@ class Preparation(Committing):
         revision, put = draft.revision, new_row.put(draft, Outcome.PENDING)
         if self._store.supports_transactions:
             return self._create_row(revision, put)
-        if self._store.supports_joint_calls:
-            return self._announcements.announce_and(
-                revision, CheckAndWrite(schema.JOURNAL, schema.COMMITTED, None, put)
-            )
-        if self._store.supports_parallel_calls:
-            arrival, _ = self._runtime.run_parallel(
-                lambda: self._create_row(revision, put), lambda: self._announcements.announce(revision)
-            )
-            return arrival
-        self._announcements.announce(revision)
-        return self._create_row(revision, put)
+        return self._announcements.announce_and(revision, CheckAndWrite(schema.JOURNAL, schema.COMMITTED, None, put))
 
     def record_loss(self, draft: Draft) -> None:
         """Create the journal row of an attempt that lost in one transaction, as aborted.
@@ -136,13 +126,11 @@ class Preparation(Committing):
             self._create_row(draft.revision, new_row.put(draft, Outcome.ABORTED))
 
     def _create_row(self, revision: int, put: Put) -> int:
-        """Create a journal row unless it exists; return its arrival number (1 without order), or 0 if it exists.
+        """Create a journal row, in a store that orders all writes; return its arrival number, or 0 if it exists.
 
-        A store that orders all writes refuses an id that is too far below the highest one, or that the watermark has passed
+        The store refuses an id that is too far below the highest one, or that the watermark has passed
         (protocol, section 2). Then nothing is written, and TooSlow is raised; the next id is greater than both.
         """
-        if not self._store.supports_transactions:
-            return self._store.once.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
         check = OrderCheck(revision, self._clock, self._journal.highest_seen)
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, put)
         arrival = self._store.once.write_if(schema.JOURNAL, (), (), check, decision, check.rows, durable=False)

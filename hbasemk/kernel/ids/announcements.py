@@ -89,29 +89,23 @@ class Announcements:
             return self._cell()
 
     def announce_and(self, revision: int, create: CheckAndWrite) -> bool:
-        """Announce a revision, and create its journal row at the same time; return whether the row was created.
+        """Announce a revision and create its journal row, at the same time if the store can; return whether it was created.
 
-        Only for a store that supports joint calls. The creation is sent at most once. Raises its error, or that of
-        :meth:`announce`, after both have ended.
+        The creation is sent at most once. Raises its error, or that of :meth:`announce`, after both have ended.
         """
-        if self._is_sending:
+
+        def create_row() -> bool:
+            return self._store.once.check_and_write(*create, durable=False)
+
+        if self._store.supports_joint_calls and not self._is_sending:
+            with self._sending:
+                cell = self._cell_with(revision)
+                return create_row() if cell is None else self._send(cell, create)
+        if self._store.supports_parallel_calls:
             # The call of another thread may announce this revision, too. The creation does not wait for it.
-            created, _ = self._runtime.run_parallel(
-                lambda: self._store.once.check_and_write(*create), lambda: self.announce(revision)
-            )
-            return created
-        with self._sending:
-            cell = self._cell_with(revision)
-            if cell is None:
-                return self._store.once.check_and_write(*create)
-            check = self._check(cell)
-            self._is_sending = True
-            try:
-                created, is_ours = self._store.check_and_write_along(create, check)
-            finally:
-                self._is_sending = False
-            self._sent(check, is_ours=is_ours)
-            return created
+            return self._runtime.run_parallel(create_row, lambda: self.announce(revision))[0]
+        self.announce(revision)
+        return create_row()
 
     def decided(self, revision: int) -> None:
         """Record that a revision of this instance is committed or aborted."""
@@ -176,23 +170,21 @@ class Announcements:
         self._drop(max(len(self._recent) - RECENT, 0))
         return writer_log.cell(self._base, [*self._open, *self._recent], self._bound)
 
-    def _send(self, cell: NewCell) -> None:
-        check = self._check(cell)
+    def _send(self, cell: NewCell, create: CheckAndWrite | None = None) -> bool:
+        """Write the log, and make another compare-and-set at the same time; return the answer to that one."""
+        nonce, created = self._nonce, False
+        log = CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, nonce, Put(schema.log_key(self._machine), [cell]))
         self._is_sending = True
         try:
-            is_ours = self._store.check_and_write(*check, durable=False)
+            if create is None:
+                is_ours = self._store.check_and_write(*log, durable=False)
+            else:
+                created, is_ours = self._store.check_and_write_along(create, log)
         finally:
             self._is_sending = False
-        self._sent(check, is_ours=is_ours)
-
-    def _check(self, cell: NewCell) -> CheckAndWrite:
-        put = Put(schema.log_key(self._machine), [cell])
-        return CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, self._nonce, put)
-
-    def _sent(self, check: CheckAndWrite, *, is_ours: bool) -> None:
         if not is_ours:
             raise self._lease.lost()
-        announced = check.put.cells[0].timestamp
         with self._state:
-            if self._nonce == check.expected and announced is not None:
-                self._acknowledged = max(self._acknowledged, announced)
+            if self._nonce == nonce and cell.timestamp is not None:
+                self._acknowledged = max(self._acknowledged, cell.timestamp)
+        return created
