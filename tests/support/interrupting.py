@@ -172,7 +172,7 @@ KEEPING = (
     "connections.py",
     *(
         f"sqlite/{name}.py"
-        for name in ("connection", "database_file", "descriptors", "file_locks", "guard", "log_size")
+        for name in ("connection", "database_file", "descriptors", "file_locks", "guard", "log_room", "log_size")
     ),
     *("client.py", "system.py", "wakeup.py", "threading.py"),
 )

@@ -6,7 +6,7 @@ writes. So the process holds the important locks a second time, as locks of an *
 when that description is closed (decision 18).
 
 Each process has one :class:`Guard` per file. It consists of the locks (``file_locks``), the record of which files the
-connections have open (``used_files``), and the last known state of the log (``wal_index``).
+connections have open (``used_files``), the last known state of the log (``wal_index``), and its room (``log_room``).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from hbasemk.store.abc import FileIdentity
 from hbasemk.store.sqlite import descriptors, errors, files, wal_index
 from hbasemk.store.sqlite.file_locks import FileLocks
+from hbasemk.store.sqlite.log_room import LogRoom
 from hbasemk.store.sqlite.used_files import UsedFiles
 from hbasemk.store.sqlite.wal_index import LogState
 
@@ -48,6 +49,7 @@ class Guard:
         self._garbage: list[sqlite3.Connection] = []
         self.locks = FileLocks(path, identity)
         self.used = UsedFiles(path, identity)
+        self._room = LogRoom(path)
         self.log_state: LogState | None = None
         """The state of the log as last read from the index."""
 
@@ -169,7 +171,20 @@ class Guard:
         """Unlock and forget the files; only after the last connection of this process is closed."""
         self.locks.unlock()
         self.used.forget()
+        self._room.close()
         self.locks.release()
+
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def make_room(self) -> None:
+        """Give the log room for further commits, after a commit, while no other process writes."""
+        if self.log_state is not None and self.used.log is not None:
+            self._room.make(self.log_state, self.used.log)
+
+    def forget(self) -> None:
+        """Close the descriptors that came through a fork."""
+        self._room.close()
+        self.locks.forget()
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -226,4 +241,4 @@ def after_fork() -> None:
     _guards_lock = threading.Lock()
     descriptors.after_fork()
     for guard in inherited:
-        guard.locks.forget()
+        guard.forget()

@@ -1,4 +1,7 @@
-"""Keeps the write-ahead log small: SQLite's own checkpoints cannot truncate it while there is always some reader."""
+"""Keeps the write-ahead log small: SQLite's own checkpoints cannot truncate it while there is always some reader.
+
+A log that is small still has room for the next commits (``log_room``).
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,12 @@ class LogSize:
         self._limit = LOG_BOUND
 
     def bound(self, connection: Connection) -> bool:
-        """Truncate a large log, once in a while, after a write of this connection.
+        """After a write of this connection, give the log room; once in a while, truncate a large log.
 
         Returns whether the connection is still usable. The write itself stands in either case.
         """
+        if connection.durable:
+            connection.guard.make_room()
         if connection.writes < WRITES_PER_LOG_CHECK:
             return True
         connection.writes = 0

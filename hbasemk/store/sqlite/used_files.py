@@ -39,6 +39,11 @@ class UsedFiles:
         """Whether the log and its index are recorded."""
         return len(self._expected) == len(USED)
 
+    @property
+    def log(self) -> FileIdentity | None:
+        """The identity of the log, if it is recorded."""
+        return self._expected[1][1] if self.has_log else None
+
     def record_without_log(self) -> None:
         """Record the identity and state of a database file without a log."""
         if not self._expected:

@@ -7,23 +7,29 @@ import struct
 import sys
 from typing import Final, NamedTuple
 
-_INDEX: Final = struct.Struct("=I12xI12x8s88xI")
-"""The index: its version, the frames in the log, the log's salt, and the last frame that a checkpoint may have moved."""
+_INDEX: Final = struct.Struct("=I10xHI12x8s88xI")
+"""The index: its version, the database's page size, the frames in the log, the log's salt, and the last frame that a
+checkpoint may have moved."""
 INDEX_HEADER: Final = 48
 """The size of the part of the index that each commit changes: it contains a count and running checksums of the commits."""
 INDEX_VERSION: Final = 3_007_000
+LOG_HEADER: Final = 32
+"""The size of the header of the log."""
+FRAME_HEADER: Final = 24
+"""The size of the header of a frame, which one page follows."""
 
 
 class LogState(NamedTuple):
     """The log as the index describes it: its generation, its number of frames, and how many a checkpoint may have moved.
 
-    ``data`` is the part of the index that says so.
+    ``used`` is the size in bytes of the log's header and frames, ``data`` the part of the index that says all this.
     """
 
     version: int
     salt: bytes
     frames: int
     moved: int
+    used: int
     data: bytes
 
 
@@ -33,8 +39,10 @@ def log_state(descriptor: int, last: LogState | None = None) -> LogState:
     if last is not None and data == last.data:
         return last
     # A truncated index counts as zeros.
-    version, frames, salt, moved = _INDEX.unpack(data.ljust(_INDEX.size, b"\0"))
-    return LogState(version, salt, frames, moved, data)
+    version, page, frames, salt, moved = _INDEX.unpack(data.ljust(_INDEX.size, b"\0"))
+    # The index says 1 for a page of 64 KiB.
+    frame = FRAME_HEADER + (page if page > 1 else 64 * 1024)
+    return LogState(version, salt, frames, moved, LOG_HEADER + frames * frame, data)
 
 
 def is_sound(before: LogState | None, after: LogState) -> bool:
