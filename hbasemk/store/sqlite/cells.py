@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
@@ -19,6 +19,9 @@ MAX_GAPS: Final = 8
 """The number of wide gaps between wanted columns after which a read may decide that they are no neighbours."""
 FEW_COLUMNS: Final = 3
 """Up to so many named columns are read by a statement each."""
+CELLS_AT_ONCE: Final = 16
+"""The largest number of cells that one statement inserts."""
+_FIELDS: Final = 4
 new_cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
 blob = bytearray
@@ -35,6 +38,7 @@ class Family:
     """The SQL table of one column family, and the statements on it."""
 
     __slots__ = (
+        "_inserts",
         "below",
         "below_all",
         "delete",
@@ -44,7 +48,6 @@ class Family:
         "first_ranged",
         "further",
         "further_ranged",
-        "insert",
         "name",
         "newest",
         "onward",
@@ -65,15 +68,16 @@ class Family:
         self.exact = f"{column} AND ts >= ? AND ts < ? ORDER BY ts DESC LIMIT ?"
         self.onward = f"{cells} AND qualifier >= ? ORDER BY qualifier, ts DESC"
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
-        into = f"INSERT INTO {table} (row, qualifier, ts, value) VALUES (?, ?, ?, ?) ON CONFLICT"
         if versions == 1:
             # Each column has one SQL row; only a version that is at least as new replaces it.
-            self.insert = (
-                f"{into} (row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value "
-                "WHERE excluded.ts >= ts"
-            )
+            conflict = "(row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value WHERE excluded.ts >= ts"
         else:
-            self.insert = f"{into} (row, qualifier, ts) DO UPDATE SET value = excluded.value"
+            conflict = "(row, qualifier, ts) DO UPDATE SET value = excluded.value"
+        self._inserts = [
+            f"INSERT INTO {table} (row, qualifier, ts, value) VALUES {', '.join(['(?, ?, ?, ?)'] * count)} "
+            f"ON CONFLICT {conflict}"
+            for count in range(1, CELLS_AT_ONCE + 1)
+        ]
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (
@@ -84,6 +88,10 @@ class Family:
         self.below = f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts < ?"
         self.below_all = f"DELETE FROM {table} WHERE row = ? AND ts < ?"
         self.delete_row = f"DELETE FROM {table} WHERE row = ?"
+
+    def insert(self, count: int) -> str:
+        """Return the statement that inserts 1 to :data:`CELLS_AT_ONCE` cells."""
+        return self._inserts[count - 1]
 
 
 class Families:
@@ -145,8 +153,8 @@ class Families:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-Group: TypeAlias = tuple[Family, list[tuple[bytearray, bytearray, int, bytearray]]]
-"""Cells of one family, as the parameters of its insert."""
+Group: TypeAlias = tuple[Family, list[Union[bytearray, int]]]  # noqa: UP007 - evaluated at run time on 3.10
+"""Cells of one family as the parameters of its inserts: row, qualifier, timestamp and value of each cell in turn."""
 
 
 def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
@@ -158,7 +166,7 @@ def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
 
 def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -> list[Group] | None:
     """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
-    groups: dict[bytes, list[tuple[bytearray, bytearray, int, bytearray]]] = {}
+    groups: dict[bytes, list[bytearray | int]] = {}
     for key, cells in puts:
         row = blob(key)
         for family, qualifier, value, timestamp in cells:
@@ -169,8 +177,8 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
             members = groups.get(family)
             if members is None:
                 members = groups[family] = []
-            members.append((row, blob(qualifier), timestamp, blob(value)))
-    return [(tables.get(name), cells) for name, cells in groups.items()]
+            members += (row, blob(qualifier), timestamp, blob(value))
+    return [(tables.get(name), values) for name, values in groups.items()]
 
 
 def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[bytes]) -> int:
@@ -184,10 +192,16 @@ def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[by
 
 def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
     """Write cells; the caller has begun a transaction."""
-    for family, cells in groups:
-        sql.executemany(family.insert, cells)
+    step = CELLS_AT_ONCE * _FIELDS
+    for family, values in groups:
+        whole = len(values) - len(values) % step
+        if whole:
+            sql.executemany(family.insert(CELLS_AT_ONCE), (values[at : at + step] for at in range(0, whole, step)))
+        if whole < len(values):
+            sql.execute(family.insert((len(values) - whole) // _FIELDS), values[whole:] if whole else values)
         if family.trim is not None:
-            sql.executemany(family.trim, {(bytes(row), bytes(qualifier)) for row, qualifier, _, _ in cells})
+            columns = zip(values[::_FIELDS], values[1::_FIELDS], strict=True)
+            sql.executemany(family.trim, {(bytes(row), bytes(qualifier)) for row, qualifier in columns})
 
 
 # --- reading rows ----------------------------------------------------------------------------------------------

@@ -1,0 +1,47 @@
+"""Tests of inserts of many cells: one statement of the SQLite store inserts up to 16 of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan, Table
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.store.sqlite.cells import CELLS_AT_ONCE
+
+TABLES: Final = [
+    Table("one", (b"c", b"d"), 1),
+    Table("few", (b"c", b"d"), 3),
+    Table("all", (b"c", b"d"), ALL_VERSIONS),
+]
+COUNTS: Final = (*range(1, CELLS_AT_ONCE + 2), 2 * CELLS_AT_ONCE, 2 * CELLS_AT_ONCE + 1, 100)
+
+
+@pytest.mark.parametrize("table", [table.name for table in TABLES])
+@pytest.mark.parametrize("columns", [2, 1000])
+def test_any_number_of_cells_in_a_put_is_written_as_in_the_memory_store(path: Path, table: str, columns: int) -> None:
+    """With two columns, most statements write a column several times, also with the same timestamp."""
+    seed = random.randrange(2**32)
+    print(f"seed {seed}; repeat with it in place of random.randrange(2**32)")
+    chance = random.Random(seed)
+    stores = SqliteStore(str(path)), MemoryStore()
+    for store in stores:
+        store.create_tables(TABLES)
+    for count in COUNTS:
+        cells = [
+            NewCell(
+                chance.choice((b"c", b"d")), b"q%d" % chance.randrange(columns), b"%d" % number, chance.randrange(8)
+            )
+            for number in range(count)
+        ]
+        puts = [Put(b"row %d" % count, cells), Put(b"row %d" % (count - 1), cells[: count // 2 + 1])]
+        for store in stores:
+            store.write(table, puts)
+        one, other = (store.scan(table, Scan(None, None, 1000, versions=ALL_VERSIONS)) for store in stores)
+        assert one == other
+    for store in stores:
+        store.close()
