@@ -78,6 +78,7 @@ def deletes(changes: Iterable[RowChange], revision: int) -> Iterator[Delete]:
 
 
 _to_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_from_json: Final = json.JSONDecoder().decode
 
 
 def encode(changes: Iterable[RowChange]) -> list[NewCell]:
@@ -147,7 +148,7 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
     data = b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
     try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
-        return [_row_change(*one) for one in json.loads(text.decode("utf-8", "surrogatepass"))]
+        return [_row_change(*one) for one in _from_json(text.decode("utf-8", "surrogatepass"))]
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         raise schema.damaged(
             f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})",

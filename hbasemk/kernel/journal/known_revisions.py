@@ -152,11 +152,11 @@ class KnownRevisions:
     # --- growing and shrinking ---------------------------------------------------------------------------
 
     def _append(self, arrival: Arrival) -> None:
+        """Append a revision. The caller then calls :meth:`_move_head`, once for all that it appends."""
         self.announced = arrival.position
         for listener in self.listeners:
             listener(arrival)
         self._sequence.append(arrival.revision)
-        self._move_head()
 
     def _move_head(self) -> None:
         """Move the head to the end of the sequence."""
@@ -167,17 +167,17 @@ class KnownRevisions:
             watcher()
 
     def _repair_append(self) -> None:
-        """Complete or undo an interrupted append. Call it before any other append, with the lock held."""
+        """Complete or undo an interrupted append, and move the head. Call it before any other append, with the lock held."""
         position = self.announced
         if position == self._head.position:
             return
         self._sequence.repair()
-        if len(self._sequence) > position:
+        if len(self._sequence) <= position:
+            for forget in self.forgetters:
+                forget(position)
+            self.announced = position - 1
+        if self._head.position != self.announced:
             self._move_head()
-            return
-        for forget in self.forgetters:
-            forget(position)
-        self.announced = position - 1
 
     def _shorten(self, watermark: Watermark, limit: int) -> bool:
         """Drop positions up to ``limit``, except the last :data:`KEPT`; return whether that paid. The caller holds the lock."""

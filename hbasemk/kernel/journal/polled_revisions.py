@@ -188,6 +188,8 @@ class PolledRevisions(KnownRevisions):
                 else:
                     self._append(Arrival(revision, len(self._sequence), contents[revision]))
             self._local.pop(revision, None)
+        if self._head.position != self.announced:
+            self._move_head()
 
     # --- own commits -------------------------------------------------------------------------------------
 
@@ -217,9 +219,11 @@ class PolledRevisions(KnownRevisions):
                     self._local[revision] = arrival
                     return False
                 self._append(arrival)
+                self._move_head()
                 self.poller.joined(revision, created, committed, self._sequence.floor)
             else:
                 self._append(arrival)
+                self._move_head()
             return True
 
     # --- bounds ------------------------------------------------------------------------------------------

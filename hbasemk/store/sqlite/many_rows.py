@@ -17,6 +17,8 @@ from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, blob, new_
 
 GROUPS: Final = (64, 8)
 """The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
+NAMED: Final = 16
+"""The largest number of named columns that one statement reads in many rows."""
 
 
 def read_rows(sql: sqlite3.Connection, tables: Families, gets: Sequence[Get]) -> list[Row]:
@@ -35,7 +37,12 @@ def _one(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
 def _family(tables: Families, get: Get) -> Family | None:
     """Return the family that a get reads, if a statement for many rows can read it; else None."""
     if get.columns is not None:
-        return tables.get(get.columns[0][0]) if len(get.columns) == 1 and get.versions == 1 else None
+        names = {name for name, _ in get.columns}
+        if len(names) != 1 or get.versions < 1:
+            return None
+        # Where columns have several versions, a statement would step over all those that it does not return.
+        several = tables.versions == 1 and len(get.columns) <= NAMED
+        return tables.get(*names) if several or (len(get.columns) == 1 and get.versions == 1) else None
     if get.page is not None:
         return tables.get(get.page.family) if get.page.after is None and get.page.limit else None
     chosen = tables.chosen(get.families)
@@ -53,12 +60,38 @@ def _group(sql: sqlite3.Connection, tables: Families, family: Family, gets: Sequ
         return [_one(sql, tables, gets[first])]
     keys = [get.row for get in group]
     get = group[0]
-    if get.columns is not None:
+    if get.columns is not None and tables.versions == 1:
+        found = _named(sql, family, keys, get)
+    elif get.columns is not None:
         found = _newest(sql, family, keys, get.columns[0][1], get.since, get.before)
     else:
         found = _cells(sql, family, keys, get)
     rows = [Row(key, cells) for key, cells in zip(keys, found, strict=False)]
     return rows + [_one(sql, tables, get) for get in group[len(rows) :]]
+
+
+# --- named columns with one version each -----------------------------------------------------------------------
+
+
+def _named(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: Get) -> list[list[Cell]]:
+    """Return the cells of named columns in each row."""
+    found: list[list[Cell]] = [[] for _ in keys]
+    name = family.name
+    wanted = [blob(qualifier) for _, qualifier in get.columns or ()]
+    statement = _named_statement(family.table, len(wanted), len(keys))
+    for number, qualifier, ts, value in sql.execute(statement, (get.since, get.before, *wanted, *map(blob, keys))):
+        found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
+    return found
+
+
+@lru_cache
+def _named_statement(table: str, columns: int, count: int) -> str:
+    # SQLite seeks each of the columns in their order, so the width of a row does not matter.
+    names = ", ".join(f"?{number}" for number in range(3, 3 + columns))
+    return (
+        f"{_wanted(count, 3 + columns)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
+        f"ON row = wanted AND qualifier IN ({names}) AND ts >= ?1 AND ts < ?2"
+    )
 
 
 # --- one column ------------------------------------------------------------------------------------------------

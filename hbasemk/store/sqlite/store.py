@@ -176,7 +176,7 @@ class SqliteStore(Store):
             sql.execute("BEGIN")
             found = sql.execute(tables.after, (after, limit + 1)).fetchall()
             keys = in_order_of_last([row for _, row in found[:limit]])
-            rows = [Row(key, cells.read(sql, tables, Get(key, columns=columns))) for key in keys]
+            rows = many_rows.read_rows(sql, tables, [Get(key, columns=columns) for key in keys])
             sql.execute("COMMIT")
             return Arrivals(found[:limit][-1][0], rows, complete=len(found) <= limit)
 

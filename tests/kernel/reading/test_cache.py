@@ -124,12 +124,12 @@ def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
 
 
 class _Interruption:
-    """Calls a method as usual; the first call is followed or preceded by a KeyboardInterrupt, like Ctrl-C."""
+    """Calls a method as usual; one call is followed or preceded by a KeyboardInterrupt, like Ctrl-C."""
 
-    def __init__(self, call: Callable[..., Any], *, before: bool) -> None:
+    def __init__(self, call: Callable[..., Any], *, before: bool, number: int = 1) -> None:
         self.call = call
         self.before = before
-        self.left = 1
+        self.left = number
 
     def __call__(self, *arguments: Any) -> Any:
         if self.before:
@@ -139,8 +139,8 @@ class _Interruption:
         return result
 
     def strike(self) -> None:
-        self.left, left = 0, self.left
-        if left:
+        self.left -= 1
+        if self.left == 0:
             raise KeyboardInterrupt
 
 
@@ -177,6 +177,51 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
     two.run(lambda tx: tx.increment("/a", "n"))
     assert [one.refresh()["/a"]["n"], two.head["/a"]["n"], two.head["/b"]["n"]] == [101, 101, 100]
     assert journal.head.position == len(journal) - 1
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("where", ["count is notified", "order"])
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_poll_that_is_interrupted_between_arrivals_leaves_nothing_stale(
+    opened: Instances, where: str, before: bool, number: int
+) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: [tx.add(path, {"n": 0}) for path in ("/a", "/b", "/c")])
+    two.refresh()
+    assert [two.head[path]["n"] for path in ("/a", "/b", "/c")] == [0, 0, 0]
+    journal = instance_of(two).journal
+    moved: list[int] = []
+    journal.watchers.append(lambda: moved.append(journal.head.position))
+    for path in ("/a", "/b", "/c"):
+        one.run(lambda tx, path=path: tx.set(path, "n", 1))
+    before_poll = journal.head
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        if where == "order":
+            joins = _Interruption(RevisionSequence.append, before=before, number=number)
+            patch.setattr(RevisionSequence, "append", lambda order, revision: joins(order, revision))
+        else:
+            interruption = _Interruption(journal.listeners[-1], before=before, number=number)
+            patch.setattr(journal, "listeners", [*journal.listeners[:-1], interruption])
+        two.refresh()
+    # The head moves once, when all have joined.
+    assert journal.head == before_poll
+    assert [two.head[path]["n"] for path in ("/a", "/b", "/c")] == [0, 0, 0]
+    two.refresh()
+    assert [two.head[path]["n"] for path in ("/a", "/b", "/c")] == [1, 1, 1]
+    assert two.head.revision == one.head.revision
+    assert moved[-1] == journal.head.position == len(journal) - 1
+
+
+def test_a_poll_moves_the_head_once(opened: Instances) -> None:
+    one, two = opened(), opened()
+    journal = instance_of(two).journal
+    two.refresh()
+    moved: list[int] = []
+    journal.watchers.append(lambda: moved.append(journal.head.position))
+    for number in range(5):
+        one.run(lambda tx, number=number: tx.add(f"/{number}"))
+    two.refresh()
+    assert moved == [len(journal) - 1]
 
 
 def test_a_view_with_an_extent_has_entries_of_its_own() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hbasemk.store.abc import Get, NewCell, Page, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
+from hbasemk.store.sqlite.many_rows import NAMED
 from tests.support.sqlite import TABLES
 
 KEYS = [b"%03d" % number for number in range(150)]
@@ -60,12 +61,31 @@ def test_many_rows_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
         ], gets
 
 
-def statements(store: SqliteStore, gets: list[Get]) -> int:
+@pytest.mark.parametrize("seed", range(4))
+def test_named_columns_with_one_version_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    memory = MemoryStore(lambda: 1)
+    memory.create_tables(TABLES)
+    for key in KEYS:
+        width = chance.choice((0, 1, 2, 3, 3, 3, 3, 30))
+        cells = [NewCell(b"d", b"%d" % number, b"v", chance.randrange(1, 60)) for number in range(width)]
+        for into in (store, memory) if cells else ():
+            into.write("one", [Put(key, cells)])
+    for _ in range(60):
+        columns = [(b"d", b"%d" % chance.randrange(31)) for _ in range(chance.choice((1, 2, 3, 4, NAMED, NAMED + 1)))]
+        one = Get(b"", columns, since=chance.choice((0, 0, 30)), before=chance.choice((40, 60)))
+        one = one._replace(versions=chance.choice((0, 1, 3)))
+        gets = [one._replace(row=key) for key in chance.choices([*KEYS, b"absent"], k=chance.choice((7, 8, 64, 100)))]
+        assert store.read("one", gets) == memory.read("one", gets), one
+
+
+def statements(store: SqliteStore, gets: list[Get], table: str = "many") -> int:
     """Return how many statements a read of these gets runs."""
     made: list[str] = []
     with store._connections._idle[0].sql as sql:
         sql.set_trace_callback(made.append)
-        store.read("many", gets)
+        store.read(table, gets)
         sql.set_trace_callback(None)
     return sum("SELECT" in one for one in made)
 
@@ -84,6 +104,14 @@ def test_one_statement_reads_many_rows(store: SqliteStore, of_row: Get) -> None:
     # Two of 64 rows, two of 8, and six of one.
     assert statements(store, gets) == 10
     assert statements(store, gets[:7]) == 7
+
+
+def test_one_statement_reads_named_columns_of_many_rows(store: SqliteStore) -> None:
+    store.write("one", [Put(key, [NewCell(b"d", b"%d" % number, b"v") for number in range(6)]) for key in KEYS])
+    gets = [Get(key, [(b"d", b"1"), (b"d", b"2"), (b"d", b"5")]) for key in KEYS[:136]]
+    assert statements(store, gets, "one") == 3
+    # Where columns have several versions, a statement reads each column of each row.
+    assert statements(store, gets[:8]) == 24
 
 
 def test_a_row_with_a_long_history_costs_no_more_than_its_group(store: SqliteStore) -> None:
