@@ -7,6 +7,7 @@ import pickle
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -192,3 +193,27 @@ def test_start_up_does_not_grow_with_the_age_of_the_repository(opened: Instances
     assert len(instance_of(later).journal) == 0
     assert later.head["/a"]["n"] == 1200
     assert later.at(hbasemk.format.revisions.to_text(list(journal)[600]))["/a"]["n"] == 600
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_commit_that_was_interrupted_after_its_decision_is_visible_to_its_process(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    repository = opened()
+    repository.run(lambda tx: tx.add("/a", {"n": 0}))
+    journal = instance_of(repository).journal
+    append = journal.append_local
+
+    def interrupted(*arguments: Any) -> bool:
+        monkeypatch.setattr(journal, "append_local", append)
+        if not before:
+            append(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(journal, "append_local", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        repository.run(lambda tx: tx.set("/a", "n", 1))
+    assert repository.head["/a"]["n"] == 1
+    with repository.transaction() as tx:
+        tx.increment("/a", "n")
+    assert repository.head["/a"]["n"] == 2

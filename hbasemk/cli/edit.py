@@ -6,7 +6,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -129,12 +129,36 @@ def init(
         )
 
 
+def _float(text: str) -> float:
+    """Convert a number; raise ValueError for one so large that it would become infinite."""
+    value = float(text)
+    if math.isinf(value) and any(char.isdigit() for char in text):
+        raise ValueError("too large for a float")
+    return value
+
+
+def _json(text: str) -> Any:
+    """Parse JSON. A number that a float would change keeps its spelling, as in a commit text."""
+    return json.loads(text, parse_float=_number, parse_constant=_no_constant)
+
+
+def _number(text: str) -> Any:
+    from hbasemk import Json
+
+    value = float(text)
+    return value if repr(value) == text else Json(text)
+
+
+def _no_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
 TYPES: dict[str, Callable[[str], Any]] = {
     "string": str,
     "integer": int,
-    "float": float,
+    "float": _float,
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
-    "json": json.loads,
+    "json": _json,
 }
 
 

@@ -167,7 +167,8 @@ class Instance:
     def head(self) -> View:
         """Return the view of everything visible now. No round trip.
 
-        If the store failed right after a commit of this instance, it polls first, so that the view contains the commit.
+        If the store failed right after a commit of this instance, or an interrupt such as Ctrl-C ended the commit, it polls
+        first, so that the view contains the commit.
         """
         if self.journal.lacks_own_commit:
             self.poll()

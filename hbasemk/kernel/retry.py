@@ -178,4 +178,5 @@ def nothing_committed() -> Iterator[None]:
     try:
         yield
     except (StoreNotAppliedError, StoreUnknownError) as error:
-        raise StoreNotAppliedError(f"nothing was committed: {error.reason}; the commit can be repeated") from error
+        reason = error.reason.rstrip(".")
+        raise StoreNotAppliedError(f"nothing was committed: {reason}. The commit can be repeated.") from error

@@ -318,10 +318,13 @@ def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) 
     temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
     try:
         yield temporary
-        if own and last:
+        if last:
             with contextlib.suppress(FileNotFoundError):
-                if own_files.is_own(os.stat(name, dir_fd=at, follow_symlinks=False), own):
+                found = os.stat(name, dir_fd=at, follow_symlinks=False)
+                if own and own_files.is_own(found, own):
                     raise _SkipError("a file of this repository has its path; export to another folder")
+                if _is_special(found.st_mode):
+                    raise _SkipError("a device, a pipe or a socket has its path")
         os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -329,7 +332,22 @@ def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) 
         raise
 
 
+def _is_special(mode: int) -> bool:
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
-    """Write :func:`export_json` to a file, which atomically replaces an existing one. Raises OSError."""
+    """Write :func:`export_json` to a file, which atomically replaces an existing one; or into a device or pipe.
+
+    Raises OSError.
+    """
+    try:
+        special = _is_special(target.stat().st_mode)
+    except FileNotFoundError:
+        special = False
+    if special:
+        with open(target, "w", encoding="utf-8") as stream:
+            stream.writelines(export_json(snapshot, path))
+        return
     with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
         file.writelines(export_json(snapshot, path))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from hbasemk import connect
+from hbasemk import Json, connect
 from hbasemk.repository import instance_of
 from tests.support.commands import CONFLICT, DONE, NO, USAGE, Run, assert_one_line
 
@@ -39,6 +41,10 @@ def test_init_creates_a_repository_once(run: Run, url: str) -> None:
         ("false", "boolean", False),
         ('["a", 1, 2.5, false]', "json", ["a", 1, 2.5, False]),
         ("[]", "json", []),
+        ("1.10", "json", Json("1.10")),
+        ("1e400", "json", Json("1e400")),
+        ("[1.5, 123456789012345678901234567890.5]", "json", [1.5, Json("123456789012345678901234567890.5")]),
+        ("-inf", "float", -math.inf),
     ],
 )
 def test_set_keeps_the_requested_type(run: Run, tree: None, url: str, value: str, kind: str, wanted: object) -> None:
@@ -136,3 +142,13 @@ def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tre
     assert run("cat", "/d/b").out == 'title = "two"\n'
     logged = [one["revision"] for one in run("log", "-n", "3", "--output", "json").lines]
     assert [ran.out.strip() for ran in reversed(printed)] == logged
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("1e999", "float"), ("-1e999", "float"), ("NaN", "json"), ("Infinity", "json"), ("[-Infinity]", "json")],
+)
+def test_set_refuses_numbers_that_it_would_change(run: Run, tree: None, value: str, kind: str) -> None:
+    ran = run("set", "/c", "new", "--type", kind, "--", value)
+    assert ran.code == USAGE
+    assert f"'{value}' is not of the type {kind}" in ran.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -384,3 +385,16 @@ def test_exporting_a_missing_node_is_an_error(url: str, tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError):
         exported(url, tmp_path / "out", "/nowhere")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_pipe_in_the_place_of_a_file_stays(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"one": b"1", "two": b"2"})
+    Import(url, str(top), AT, workers=1).run()
+    out = write_files(tmp_path / "out", {})
+    out.mkdir(exist_ok=True)
+    os.mkfifo(out / "one")
+
+    assert reasons(exported(url, out)) == {f"{AT}/one": "a device, a pipe or a socket has its path"}
+
+    assert stat.S_ISFIFO((out / "one").stat().st_mode)
+    assert sorted(os.listdir(out)) == ["one", "two"]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hbasemk import BlobRef, Json, Transaction, connect
 from hbasemk.format import limits
-from hbasemk.transfer.exporter import export_json
+from hbasemk.transfer.exporter import write_json
+from hbasemk.transfer.json.exporter import export_json
 from tests.support.imports import changed
 
 
@@ -86,3 +91,19 @@ def test_json_of_a_deep_tree_needs_no_deep_stack(url: str) -> None:
         text = "".join(export_json(repository.refresh(), "/"))
     assert text.count('"d": ') == depth
     assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize("through_a_link", [False, True])
+def test_json_is_written_into_a_pipe_which_stays(url: str, tmp_path: Path, through_a_link: bool) -> None:
+    changed(url, lambda tx: tx.add("/a", {"n": 1}))
+    pipe = target = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if through_a_link:
+        target = tmp_path / "link"
+        target.symlink_to(pipe)
+    with ThreadPoolExecutor(1) as pool, connect(url) as repository:
+        read = pool.submit(pipe.read_text)
+        write_json(repository.refresh(), "/a", target)
+        assert json.loads(read.result(60)) == {"properties": {"n": 1}, "children": {}}
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert target.is_symlink() == through_a_link

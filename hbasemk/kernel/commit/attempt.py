@@ -101,6 +101,8 @@ class Attempts(Committing):
                 # Interrupted between two steps: this process must not leave the revision pending.
                 if draft.revision and draft.revision not in self._outcomes.deferred:
                     self._outcomes.defer(draft.revision, draft.touched)
+                # If it has committed, it joins before the head is used again.
+                self._journal.lacks_own_commit = True
                 raise
         raise StoreNotAppliedError(
             f"other processes at {self._store.location} issued much higher revision ids, or aborted this commit, while it made "

@@ -54,7 +54,8 @@ class PolledRevisions(KnownRevisions):
         self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
         self.lacks_own_commit = False
-        """Whether a commit of this instance has not joined, because the poll after it failed. The next poll ends it."""
+        """Whether a commit of this instance may not have joined: the poll after it failed, or an interrupt came before its end.
+        The next poll ends it."""
         self._polls_started = 0
         self._polled_at = float("-inf")
         self._poll_begun = -1

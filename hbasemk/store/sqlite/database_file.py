@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.store.abc import FileIdentity
 from hbasemk.store.sqlite import errors, files, guard, log_size
 from hbasemk.store.sqlite.connection import Connection
@@ -32,6 +32,12 @@ class DatabaseFile:
 
     def __init__(self, path: str) -> None:
         self.path = str(Path(path).absolute())
+        try:
+            self.path.encode()
+        except UnicodeEncodeError:
+            raise InvalidValueError(
+                f"the path {self.path!r} of the file is not UTF-8, as SQLite requires; rename the file or its folder"
+            ) from None
         self._identity: FileIdentity | None = None
         self._lost: str | None = None
 

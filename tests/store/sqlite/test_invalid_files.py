@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.store.abc import Get, NewCell, Put, Scan
 from hbasemk.store.sqlite import SqliteStore, database_file
 from tests.support.sqlite import TABLES, flag
@@ -67,6 +67,11 @@ class TestFiles:
         assert store.location == str(path)
         store.close()
         assert path.exists()
+
+    @pytest.mark.parametrize("path", ["/tmp/\udcff.db", "/tmp/\udcff/content.db"])
+    def test_a_path_that_is_not_utf_8_is_rejected_by_name(self, path: str) -> None:
+        with pytest.raises(InvalidValueError, match=r"'/tmp/.udcff.*is not UTF-8.*rename"):
+            SqliteStore(path)
 
     @pytest.mark.parametrize("size", [1, 10, 99, 100, 600, 5000, 100_000])
     def test_a_file_that_is_not_sqlite_is_rejected_by_name_and_unchanged(self, path: Path, size: int) -> None:
