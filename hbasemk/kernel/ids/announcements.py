@@ -74,19 +74,19 @@ class Announcements:
         Raises LeaseLostError if another process has taken over the log; the revision then can never commit.
         """
         with self._sending:
-            cell = self._cell_with(revision)
-            if cell is not None:
-                self._send(cell)
+            log = self._log_with(revision)
+            if log is not None:
+                self._send(log)
 
-    def _cell_with(self, revision: int) -> NewCell | None:
-        """Return the cell that announces a revision; None if it is announced already. The caller holds the lock."""
+    def _log_with(self, revision: int) -> CheckAndWrite | None:
+        """Return the log that announces a revision; None if it is announced already. The caller holds the lock."""
         with self._state:
             if self._nonce != self._lease.nonce or revision not in self._open:
                 raise self._lease.lost()
             if revision <= self._acknowledged:
                 return None
             self._idle = False
-            return self._cell()
+            return self._log()
 
     def announce_and(self, revision: int, create: CheckAndWrite) -> bool:
         """Announce a revision and create its journal row, at the same time if the store can; return whether it was created.
@@ -99,8 +99,8 @@ class Announcements:
 
         if self._store.supports_joint_calls and not self._is_sending:
             with self._sending:
-                cell = self._cell_with(revision)
-                return create_row() if cell is None else self._send(cell, create)
+                log = self._log_with(revision)
+                return create_row() if log is None else self._send(log, create)
         if self._store.supports_parallel_calls:
             # The call of another thread may announce this revision, too. The creation does not wait for it.
             return self._runtime.run_parallel(create_row, lambda: self.announce(revision))[0]
@@ -135,8 +135,8 @@ class Announcements:
                 if self._idle:
                     self._drop(len(self._recent))
                 self._idle = True
-                cell = self._cell()
-            self._send(cell)
+                log = self._log()
+            self._send(log)
 
     def _adopt(self) -> None:
         """Continue the log that the present lease has taken over, if the lease is new."""
@@ -163,6 +163,11 @@ class Announcements:
         self._base = max([self._base, *self._recent[:count]])
         del self._recent[:count]
 
+    def _log(self) -> CheckAndWrite:
+        """Return the write of the log. If the lease changes before it is sent, the store refuses it."""
+        put = Put(schema.log_key(self._machine), [self._cell()])
+        return CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, self._nonce, put)
+
     def _cell(self) -> NewCell:
         for one in [one for one in self._open if one <= self._acknowledged and self._is_decided(one)]:
             self._open.remove(one)
@@ -170,10 +175,9 @@ class Announcements:
         self._drop(max(len(self._recent) - RECENT, 0))
         return writer_log.cell(self._base, [*self._open, *self._recent], self._bound)
 
-    def _send(self, cell: NewCell, create: CheckAndWrite | None = None) -> bool:
+    def _send(self, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
         """Write the log, and make another compare-and-set at the same time; return the answer to that one."""
-        nonce, created = self._nonce, False
-        log = CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, nonce, Put(schema.log_key(self._machine), [cell]))
+        created = False
         self._is_sending = True
         try:
             if create is None:
@@ -185,6 +189,7 @@ class Announcements:
         if not is_ours:
             raise self._lease.lost()
         with self._state:
-            if self._nonce == nonce and cell.timestamp is not None:
-                self._acknowledged = max(self._acknowledged, cell.timestamp)
+            written = log.put.cells[0].timestamp
+            if self._nonce == log.expected and written is not None:
+                self._acknowledged = max(self._acknowledged, written)
         return created

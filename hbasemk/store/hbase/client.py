@@ -72,6 +72,10 @@ class Client:
         begun: list[Exchange] = []
         try:
             sent = [self._begin(request, deadline, begun) for request in (first, second)]
+            if sent[0] is None:
+                # The first call may need the connection of the second one, so that one ends first.
+                two = self._end(second, sent[1], deadline)
+                return self._end(first, None, deadline), two
             one, two = (self._end(*call, deadline) for call in zip((first, second), sent, strict=True))
             return one, two
         finally:

@@ -48,8 +48,16 @@ class LogRoom:
         if self._failed or state.used >= MOST:
             return
         try:
-            descriptor = self._opened(identity)
-            self._size = os.fstat(descriptor).st_size
+            is_new = self._descriptor is None
+            descriptor = self._opened()
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != identity:
+                self._failed, self._descriptor = True, None
+                if is_new:
+                    os.close(descriptor)
+                # Otherwise other code of this process has closed the descriptor, and its number is that of another file now.
+                return
+            self._size = found.st_size
             if not self._suffices(state):
                 self._size += os.write(descriptor, _ZEROS)
         except OSError:
@@ -58,16 +66,10 @@ class LogRoom:
     def _suffices(self, state: LogState) -> bool:
         return self._size - state.used >= LEAST
 
-    def _opened(self, identity: FileIdentity) -> int:
-        """Return a descriptor that appends; raises OSError if the path leads to another file."""
+    def _opened(self) -> int:
+        """Return a descriptor that appends. SQLite locks no bytes of the log, so closing it releases no lock."""
         if self._descriptor is None:
-            # SQLite locks no bytes of the log, so closing this descriptor releases no lock.
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
-            found = os.fstat(descriptor)
-            if (found.st_dev, found.st_ino) != identity:
-                os.close(descriptor)
-                raise FileNotFoundError(self._path)
-            self._descriptor = descriptor
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         return self._descriptor
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from hbasemk.errors import ClosedError, LimitError, StoreNotAppliedError, StoreU
 from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore, Transport
 from hbasemk.store.hbase.connection import Connection
-from hbasemk.store.hbase.gateway import Method
+from hbasemk.store.hbase.gateway import THRIFT2, Method
 from tests.support.gateway import Close, FakeGateway, ReceivedCall, fake_gateway
 from tests.support.gateway_stores import PLAIN, PUT, read, silent_for
 
@@ -171,3 +171,22 @@ def test_bad_values_of_both_are_refused_before_anything_is_sent(gateway: FakeGat
         with pytest.raises(Exception, match="empty value|timestamp"):
             store.check_and_write_both(FIRST, check)
     assert gateway.received == []
+
+
+@pytest.mark.parametrize("pool_size", [1, 2])
+def test_a_call_that_was_not_sent_does_not_wait_for_the_connection_of_the_other(pool_size: int) -> None:
+    """The handshake of the first call's connection fails once."""
+    with fake_gateway() as gateway:
+        handshakes: list[int] = []
+
+        def kind() -> int:
+            handshakes.append(1)
+            if len(handshakes) == 1:
+                raise Close
+            return THRIFT2
+
+        gateway.kind = kind
+        store = HBaseStore([Address("127.0.0.1", gateway.port)], timeout=20, pool_size=pool_size)
+        assert store.check_and_write_both(FIRST, SECOND) == (True, True)
+        assert sorted(received.request.table for received in gateway.received) == [b"t", b"u"]
+        store.close()

@@ -158,6 +158,23 @@ def test_another_file_in_the_place_of_the_log_is_not_written_to(path: Path, log:
     room.close()
 
 
+def test_a_file_that_took_the_number_of_the_closed_descriptor_is_not_written_to(
+    path: Path, log: Path, tmp_path: Path
+) -> None:
+    log.touch()
+    identity = (log.stat().st_dev, log.stat().st_ino)
+    room = log_room.LogRoom(str(path))
+    room.make(LogState(INDEX_VERSION, b"salt", frames=1, moved=0, used=4152, data=b""), identity)
+    assert room._descriptor is not None
+    os.close(room._descriptor)
+    other = os.open(tmp_path / "other", os.O_CREAT | os.O_RDWR)
+    assert other == room._descriptor
+    room.make(LogState(INDEX_VERSION, b"salt", frames=99, moved=0, used=log_room.ROOM, data=b""), identity)
+    room.close()
+    assert os.fstat(other).st_size == 0
+    os.close(other)
+
+
 def test_no_descriptor_stays_open(path: Path) -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
