@@ -6,7 +6,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -139,18 +139,14 @@ def _float(text: str) -> float:
 
 def _json(text: str) -> Any:
     """Parse JSON. A number that a float would change keeps its spelling, as in a commit text."""
-    return json.loads(text, parse_float=_number, parse_constant=_no_constant)
-
-
-def _number(text: str) -> Any:
     from hbasemk import Json
+    from hbasemk.transfer.json.values import exact_float, refuse_constant
 
-    value = float(text)
-    return value if repr(value) == text else Json(text)
+    def real(spelling: str) -> float | Json:
+        found = exact_float(spelling)
+        return Json(spelling) if found is None else found
 
-
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not JSON")
+    return json.loads(text, parse_float=real, parse_constant=refuse_constant)
 
 
 TYPES: dict[str, Callable[[str], Any]] = {

@@ -105,7 +105,8 @@ _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
 }
 
 
-def _refuse(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise InvalidValueError for ``NaN`` and ``Infinity``, which Python's ``json`` reads, but JSON does not have."""
     raise InvalidValueError(f"{name} is not JSON; expected a finite number")
 
 
@@ -113,9 +114,15 @@ def _integer(text: str) -> int | Number:
     return int(text) if len(text) <= _DIGITS and text != "-0" else Number(text)
 
 
-def _real(text: str) -> float | Number:
+def exact_float(text: str) -> float | None:
+    """Return the ``float`` that is written with this spelling; None if there is none."""
     real = float(text)
-    return real if repr(real) == text else Number(text)
+    return real if repr(real) == text else None
+
+
+def _real(text: str) -> float | Number:
+    real = exact_float(text)
+    return Number(text) if real is None else real
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -125,9 +132,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-decoder: Final = json.JSONDecoder(parse_int=_integer, parse_float=_real, parse_constant=_refuse)
+decoder: Final = json.JSONDecoder(parse_int=_integer, parse_float=_real, parse_constant=refuse_constant)
 """Reads JSON; a number becomes the ``int`` or ``float`` that is written with this spelling, or else a :class:`Number`."""
 object_decoder: Final = json.JSONDecoder(
-    parse_int=_integer, parse_float=_real, parse_constant=_refuse, object_pairs_hook=_object
+    parse_int=_integer, parse_float=_real, parse_constant=refuse_constant, object_pairs_hook=_object
 )
 """The same, but raises InvalidValueError for an object with a name twice."""

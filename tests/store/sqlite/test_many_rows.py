@@ -15,6 +15,14 @@ from tests.support.sqlite import TABLES
 KEYS = [b"%03d" % number for number in range(150)]
 
 
+@pytest.fixture
+def memory() -> MemoryStore:
+    """Return a store in memory with the same tables."""
+    memory = MemoryStore(lambda: 1)
+    memory.create_tables(TABLES)
+    return memory
+
+
 def shape(chance: random.Random) -> Get:
     """Return a get of any row."""
     one = chance.choice(("column", "columns", "family", "families", "page", "later page", "all"))
@@ -34,11 +42,9 @@ def shape(chance: random.Random) -> Get:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_many_rows_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
+def test_many_rows_are_read_as_in_memory(store: SqliteStore, memory: MemoryStore, seed: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
-    memory = MemoryStore(lambda: 1)
-    memory.create_tables(TABLES)
     puts = []
     for key in KEYS:
         # Most rows are narrow and have short histories.
@@ -62,11 +68,11 @@ def test_many_rows_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_named_columns_with_one_version_are_read_as_in_memory(store: SqliteStore, seed: int) -> None:
+def test_named_columns_with_one_version_are_read_as_in_memory(
+    store: SqliteStore, memory: MemoryStore, seed: int
+) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
-    memory = MemoryStore(lambda: 1)
-    memory.create_tables(TABLES)
     for key in KEYS:
         width = chance.choice((0, 1, 2, 3, 3, 3, 3, 30))
         cells = [NewCell(b"d", b"%d" % number, b"v", chance.randrange(1, 60)) for number in range(width)]
