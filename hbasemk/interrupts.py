@@ -1,7 +1,8 @@
-"""Protects short pieces of work from Ctrl-C: bookkeeping of locks, connections and counts.
+"""Protects short pieces of work from signals: bookkeeping of locks, connections and counts.
 
 Python calls the handler of a signal between any two instructions of the main thread, also inside a ``finally`` block. The
-handler of SIGINT raises KeyboardInterrupt. :class:`Deferred` delays the handler until a safe point.
+handler of SIGINT (Ctrl-C) raises KeyboardInterrupt, and a program may let others raise exceptions too. :class:`Deferred`
+delays the handlers until a safe point.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Final
 
 try:
     # Without the enumerations of the module signal, which cost more than the call.
@@ -23,49 +24,87 @@ except ImportError:  # pragma: no cover - another implementation of Python
 
 SLICE = 0.05
 """Seconds of a wait after which a deferred interrupt is delivered."""
+NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK", "SIGALRM", "SIGVTALRM", "SIGUSR1", "SIGUSR2")
+"""The signals whose handlers end the work of programs. SIGPROF is none: a profiler needs the frame that it interrupts."""
+NUMBERS: Final = tuple(int(getattr(signal, name)) for name in NAMES if hasattr(signal, name))
+
+Handler = Callable[[int, FrameType | None], Any]
 
 
 class Deferred:
-    """Defers SIGINT in the main thread to the end of the ``with`` block, or to :meth:`deliver`.
+    """Defers the handlers of :data:`NAMES` in the main thread to the end of the ``with`` block, or to :meth:`deliver`.
 
-    In other threads it does nothing, because handlers run in the main thread only. Blocks may be nested.
+    In other threads it does nothing, because handlers run in the main thread only. Blocks may be nested; the outermost one
+    defers. Signals that have no handler in Python keep their effect.
     """
 
-    __slots__ = ("_handler", "_noted")
+    __slots__ = ("_active", "_noted", "_replaced")
 
     def __init__(self) -> None:
-        self._handler: Callable[[int, FrameType | None], Any] | None = None
-        self._noted: tuple[int, FrameType | None] | None = None
+        # While this is False, the replaced handlers are called at once. So one assignment begins and ends to defer all
+        # signals, and the handler of one may interrupt the exchange of the handler of another.
+        self._active = False
+        self._replaced: dict[int, Handler] = {}
+        # As Python itself does, signals of one number are one until the handler is called.
+        self._noted: dict[int, FrameType | None] = {}
 
     def __enter__(self) -> Deferred:
         if threading.get_ident() == threading.main_thread().ident:
-            handler = getsignal(signal.SIGINT)
-            if callable(handler):
-                # In this order: an interrupt before the second step finds nothing changed.
-                self._handler = handler
-                set_handler(signal.SIGINT, self._note)
+            for number in NUMBERS:
+                handler = getsignal(number)
+                # Most signals have SIG_DFL, which is 0.
+                if not handler or not callable(handler):
+                    continue
+                while isinstance(deferred := getattr(handler, "__self__", None), Deferred) and not deferred._active:
+                    # It has outlived its block: a handler ended the exchange, or kept what it had replaced itself.
+                    handler = deferred._replaced[number]
+                if not isinstance(deferred, Deferred):
+                    self._replaced[number] = handler
+                    set_handler(number, self._note)
+            self._active = True
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self._noted = number, frame
+        if self._active:
+            self._noted.setdefault(number, frame)
+        else:
+            self._replaced[number](number, frame)
 
     def deliver(self) -> None:
-        """Call the handler now if an interrupt has arrived. Callers do so where no work is half done."""
-        noted, self._noted = self._noted, None
-        if noted is not None and self._handler is not None:
-            self._handler(*noted)
+        """Call the handlers of the signals that have arrived. Callers do so where no work is half done."""
+        while self._noted:
+            number = next(iter(self._noted))
+            # What the handler raises leaves the block, whose end calls the others.
+            self._replaced[number](number, self._noted.pop(number))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.leave():
-            self.deliver()
+        try:
+            self.leave()
+        finally:
+            if self._noted:
+                self._deliver_all()
 
-    def leave(self) -> bool:
-        """End the block without calling the handler; return whether an interrupt has arrived."""
-        if self._handler is not None:
-            set_handler(signal.SIGINT, self._handler)
-        return self._noted is not None
+    def _deliver_all(self) -> None:
+        try:
+            self.deliver()
+        finally:
+            if self._noted:
+                self._deliver_all()
+
+    def leave(self) -> None:
+        """End the block without calling the handlers of the signals that have arrived."""
+        self._active = False
+        for number, handler in self._replaced.items():
+            # A handler that was called inside the block may have set another one.
+            if getsignal(number) == self._note:
+                set_handler(number, handler)
+
+    @property
+    def arrived(self) -> list[int]:
+        """The numbers of the signals whose handlers were not called yet."""
+        return list(self._noted)
 
 
 def start_thread(thread: threading.Thread) -> None:
@@ -85,11 +124,14 @@ def _before_fork() -> None:
 
 
 def _in_child() -> None:
-    """Restore the handler that the parent's main thread had replaced while another thread forked."""
-    handler = getsignal(signal.SIGINT)
-    while _forks_main == [False] and isinstance(getattr(handler, "__self__", None), Deferred):
-        handler = handler.__self__._handler
-        set_handler(signal.SIGINT, handler)
+    """Restore the handlers that the parent's main thread had replaced while another thread forked."""
+    if _forks_main != [False]:
+        return
+    for number in NUMBERS:
+        handler = getsignal(number)
+        while isinstance(deferred := getattr(handler, "__self__", None), Deferred):
+            handler = deferred._replaced[number]
+            set_handler(number, handler)
 
 
 if hasattr(os, "register_at_fork"):

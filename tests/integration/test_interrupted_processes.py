@@ -60,7 +60,7 @@ while interrupted < wanted:
         attempted = tried[0].attempted if tried[0] else None
         committed += attempted is not None and repo.outcome(attempted) is hbasemk.Outcome.COMMITTED
     armed[0] = False
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+install(signal.SIG_IGN)
 print("enough", flush=True)
 failed = []
 def use():

@@ -33,17 +33,24 @@ PACKAGE = os.path.dirname(hbasemk.__file__)
 LIBRARY = os.path.dirname(os.__file__)
 TRACED = tuple(os.path.join(LIBRARY, name) for name in ("threading.py", "contextlib.py", "queue.py"))
 
-WHEN_ARMED = """
+HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)
+"""The signals whose handlers raise an exception in the interrupted processes."""
+
+WHEN_ARMED = f"""
 import signal
 armed = [False]
+handled = {[int(number) for number in HANDLED]}
 def handle(number, frame):
     # Python discards and prints an exception that a callback of a weak reference raises.
     if armed[0] and not frame.f_code.co_filename.endswith("weakref.py"):
         armed[0] = False
         raise KeyboardInterrupt
-signal.signal(signal.SIGINT, handle)
+def install(handler):
+    for number in handled:
+        signal.signal(number, handler)
+install(handle)
 """
-"""Python code: from here on SIGINT raises KeyboardInterrupt once, each time after the code has set ``armed[0]``."""
+"""Python code: from here on :data:`HANDLED` raise KeyboardInterrupt once, each time after the code has set ``armed[0]``."""
 
 
 class _Points:
@@ -141,12 +148,12 @@ def interrupted_at(point: Point, call: Callable[[], object]) -> bool:
 
 @contextmanager
 def signals(running: subprocess.Popen[str], chance: random.Random, longest_pause: float) -> Iterator[None]:
-    """Send SIGINT to a process until the block ends, with random pauses of up to so many seconds."""
+    """Send signals of :data:`HANDLED` to a process until the block ends, with random pauses of up to so many seconds."""
     over = threading.Event()
 
     def send() -> None:
         while not over.wait(chance.random() * longest_pause):
-            running.send_signal(signal.SIGINT)
+            running.send_signal(chance.choice(HANDLED))
 
     thread = threading.Thread(target=send)
     thread.start()

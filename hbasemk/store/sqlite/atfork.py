@@ -7,8 +7,8 @@ So before a fork every pool finishes its calls and closes its connections. Both 
 
 from __future__ import annotations
 
-import _thread
 import os
+import signal
 import threading
 import weakref
 from typing import Protocol
@@ -63,6 +63,8 @@ def _after(child: bool) -> None:
     _stopped.clear()
     interrupts = _interrupts.pop()
     _lock.release()
-    if interrupts.leave() and not child:
-        # The timer delivers the interrupt after the fork has returned.
-        threading.Timer(0.001, _thread.interrupt_main).start()
+    interrupts.leave()
+    if not child:
+        for number in interrupts.arrived:
+            # The timer delivers the signal after the fork has returned.
+            threading.Timer(0.001, signal.raise_signal, (number,)).start()
