@@ -52,6 +52,7 @@ TOMBSTONE: Final = b"\x00"
 _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1, 10)
 _REFERRING: Final = (bytes([_BLOB]), bytes([_ARRAY]))
 _is_number: Final = re.compile(NUMBER).fullmatch
+_is_blob_id: Final = re.compile("[0-9a-f]{64}").fullmatch
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -90,9 +91,10 @@ def _encode_scalar(value: Scalar) -> bytes:
     if isinstance(value, float):
         return b"\x03" + _DOUBLE.pack(value)
     if isinstance(value, BlobRef):
-        if not isinstance(value.id, str) or not value.id.isascii() or len(value.id) > limits.MAX_NAME:
+        if not isinstance(value.id, str) or not _is_blob_id(value.id):
             raise InvalidValueError(
-                f"the id of a blob must be a str of hexadecimal digits, got {limits.shown(value.id)}"
+                "the id of a blob is its SHA-256, a str of 64 hexadecimal digits in lower case, got "
+                f"{limits.shown(value.id)}. Write the content as a blob first, and keep the reference that it returns."
             )
         return b"\x06" + value.id.encode()
     if isinstance(value, Json):

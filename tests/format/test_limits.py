@@ -48,6 +48,10 @@ BAD_VALUES: list[tuple[Any, type[HbasemkError], str]] = [
     (BlobRef("a" * 40_000), InvalidValueError, "the id of a blob"),
     (BlobRef("\ud800"), InvalidValueError, "the id of a blob"),
     (BlobRef(None), InvalidValueError, "the id of a blob"),  # type: ignore[arg-type]
+    (BlobRef(""), InvalidValueError, "the id of a blob is its SHA-256, a str of 64 hexadecimal digits"),
+    (BlobRef("ab" * 31), InvalidValueError, "the id of a blob"),
+    (BlobRef("AB" * 32), InvalidValueError, "the id of a blob"),
+    ([1, BlobRef("a" * 63 + "\n")], InvalidValueError, "the id of a blob"),
 ]
 
 

@@ -23,7 +23,7 @@ SCALARS = st.one_of(
     st.floats(allow_nan=False),
     st.booleans(),
     st.binary(),
-    st.builds(BlobRef, st.text("0123456789abcdef")),
+    st.builds(BlobRef, st.text("0123456789abcdef", min_size=64, max_size=64)),
     st.builds(Json, st.from_regex(NUMBER, fullmatch=True)),
 )
 

@@ -351,4 +351,4 @@ def a_reference_to_a_missing_blob(tables: Tables, path: str) -> Where:
 @case(kinds.BLOB_REFERENCE)
 def an_array_that_refers_to_a_missing_blob(tables: Tables, path: str) -> Where:
     there = tables.instance.blobs.write(io.BytesIO(b"there"))
-    return path, text(tables.commit(AddNode(path, {"p": [BlobRef(there), BlobRef("no id")]})))
+    return path, text(tables.commit(AddNode(path, {"p": [BlobRef(there), BlobRef("cd" * 32)]})))
