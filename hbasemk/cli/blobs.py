@@ -50,6 +50,7 @@ def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
     Writes the blob with the given ID to FILE (default: standard output).
     """
     from hbasemk.transfer import own_files
+    from hbasemk.transfer.named_errors import naming
 
     if file is not None:
         own_files.refuse(file, session.url, "overwritten")
@@ -58,8 +59,11 @@ def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
         if file is None:
             output.print_bytes(pieces)
             return
-        with file.open("wb") as target:
-            target.writelines(pieces)
+        try:
+            with file.open("wb") as target:
+                target.writelines(pieces)
+        except OSError as error:
+            raise naming(error, file) from error
 
 
 GROUPS = ((blob, (blob_put, blob_get)),)

@@ -32,6 +32,7 @@ from hbasemk.transfer.files.entries import (
     entry_of,
 )
 from hbasemk.transfer.json.exporter import export_json
+from hbasemk.transfer.named_errors import naming
 
 PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000
@@ -77,6 +78,7 @@ class _Folder:
     """
 
     def __init__(self, where: Path) -> None:
+        self.path = where
         self.top = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._at: tuple[bytes, ...] = ()
         self._open = self.top
@@ -187,7 +189,7 @@ class _Export:
             self._skip(node, str(error))
         except OSError as error:
             if error.errno not in _ABOUT_ONE_ENTRY:
-                raise
+                raise naming(error, os.path.join(os.fsencode(folder.path), *within, name)) from error
             self._skip(node, f"it cannot be written ({error.strerror})")
 
     def _write(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
@@ -345,9 +347,12 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
         special = _is_special(target.stat().st_mode)
     except FileNotFoundError:
         special = False
-    if special:
-        with open(target, "w", encoding="utf-8") as stream:
-            stream.writelines(export_json(snapshot, path))
-        return
-    with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
-        file.writelines(export_json(snapshot, path))
+    try:
+        if special:
+            with open(target, "w", encoding="utf-8") as stream:
+                stream.writelines(export_json(snapshot, path))
+            return
+        with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
+            file.writelines(export_json(snapshot, path))
+    except OSError as error:
+        raise naming(error, target) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,9 @@ def test_blobs(tool: Tool, tmp_path: Path) -> None:
     tool("blob", "get", blob, str(target))
     assert target.read_bytes() == content
     tool("blob", "get", "00" * 32, code=1)
+    if os.path.exists("/dev/full"):
+        tool("blob", "get", blob, "/dev/full", code=1)
+        assert tool.stderr == "hbasemk: /dev/full: No space left on device\n"
 
 
 def test_watch(tool: Tool) -> None:

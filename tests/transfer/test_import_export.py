@@ -17,6 +17,7 @@ from hbasemk.transfer.exporter import Exported, export_files
 from hbasemk.transfer.files.entries import TOTALS, Seen, node_path, properties, walk
 from hbasemk.transfer.files.importer import Import
 from hbasemk.transfer.files.reader import Files, ReaderJob
+from tests.support.full_disk import largest_file
 from tests.support.imports import SMALL, changed, differences, on_disk, write_files
 
 AT = "/docs"
@@ -398,3 +399,13 @@ def test_a_pipe_in_the_place_of_a_file_stays(url: str, tmp_path: Path) -> None:
 
     assert stat.S_ISFIFO((out / "one").stat().st_mode)
     assert sorted(os.listdir(out)) == ["one", "two"]
+
+
+def test_an_error_names_the_file_that_cannot_be_written(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "in", {"folder/large": bytes(3_000_000)})
+    Import(url, top, AT).run()
+    target = tmp_path / "out"
+    with largest_file(2_000_000), pytest.raises(OSError, match="too large") as raised:
+        exported(url, target)
+    assert raised.value.filename == str(target / "folder" / "large")
+    assert list((target / "folder").iterdir()) == []

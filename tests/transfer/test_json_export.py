@@ -16,6 +16,7 @@ from hbasemk import BlobRef, Json, Transaction, connect
 from hbasemk.format import limits
 from hbasemk.transfer.exporter import write_json
 from hbasemk.transfer.json.exporter import export_json
+from tests.support.full_disk import largest_file
 from tests.support.imports import changed
 
 
@@ -107,3 +108,19 @@ def test_json_is_written_into_a_pipe_which_stays(url: str, tmp_path: Path, throu
         assert json.loads(read.result(60)) == {"properties": {"n": 1}, "children": {}}
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert target.is_symlink() == through_a_link
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_an_error_names_the_device(url: str) -> None:
+    with connect(url) as repository, pytest.raises(OSError, match="No space left") as raised:
+        write_json(repository.head, "/", Path("/dev/full"))
+    assert raised.value.filename == "/dev/full"
+
+
+def test_an_error_names_the_file_and_not_the_temporary_one(url: str, tmp_path: Path) -> None:
+    changed(url, lambda tx: tx.add("/a", {"p": "x" * 3_000_000}))
+    target = tmp_path / "out.json"
+    with connect(url) as repository, largest_file(2_000_000), pytest.raises(OSError, match="too large") as raised:
+        write_json(repository.head, "/", target)
+    assert raised.value.filename == str(target)
+    assert list(tmp_path.glob("*.json")) == list(tmp_path.glob(".hbasemk-*")) == []

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ import pytest
 from hbasemk.store.abc import Scan
 from hbasemk.store.sqlite import SqliteStore, log_room
 from hbasemk.store.sqlite.wal_index import INDEX_VERSION, LogState
+from tests.support.full_disk import largest_file
 from tests.support.sqlite import HEAD, TABLES, flag
 
 WRITES = 200
@@ -26,17 +25,6 @@ WRITES = 200
 @pytest.fixture
 def log(path: Path) -> Path:
     return Path(f"{path}-wal")
-
-
-@contextlib.contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let the system refuse to make a file larger than this."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def sizes_after_writes(store: SqliteStore, log: Path, *, durable: bool = True) -> list[int]:
