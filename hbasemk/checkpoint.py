@@ -13,10 +13,8 @@ from hbasemk.format.checkpoint import MAX_MESSAGE
 from hbasemk.format.moments import moment
 from hbasemk.kernel import checkpoints
 from hbasemk.maintenance import LiveInstance
+from hbasemk.options import CENTURY
 from hbasemk.snapshot import Snapshot, view_of
-
-LONGEST = 100 * 366 * 86_400
-"""The longest lifetime in seconds: a century."""
 
 
 class Checkpoint:
@@ -105,8 +103,8 @@ def list_all(get_instance: Callable[[], LiveInstance]) -> list[Checkpoint]:
 def _lifetime_ms(lifetime: float) -> int:
     """Return a lifetime in ms, rounded up; raise TypeError, and InvalidValueError for a number out of range."""
     seconds = arguments.number(lifetime, "lifetime")
-    if not 0 < seconds <= LONGEST:
+    if not 0 < seconds <= CENTURY:
         raise InvalidValueError(
-            f"lifetime must be a number of seconds, more than 0 and at most {LONGEST} (100 years), got {limits.shown(lifetime)}"
+            f"lifetime must be a number of seconds, more than 0 and at most {CENTURY} (100 years), got {limits.shown(lifetime)}"
         )
     return math.ceil(seconds * 1000)

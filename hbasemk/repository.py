@@ -36,8 +36,8 @@ from hbasemk.watch import Watch
 T = TypeVar("T")
 
 DEFAULT_POLL_INTERVAL: Final = 0.2
-LONGEST: Final = 1e12
-"""More seconds than any retention."""
+LONGEST: Final = 1e300
+"""More seconds than any retention; an error can still show them."""
 
 
 class Repository:
@@ -296,9 +296,10 @@ class Repository:
     def sweep_branches(self, retention: float) -> list[str]:
         """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.
 
-        Returns the first revision of each branch whose data was deleted.
+        Returns the first revision of each branch whose data was deleted. Raises InvalidValueError unless ``retention`` is
+        from 0 to 100 years.
         """
-        options.seconds("retention", retention)
+        options.seconds("retention", retention, most=options.CENTURY)
         swept = self._instance().sweep_branches(round(retention * 1000))
         return [revisions.to_text(root) for root in swept]
 
@@ -322,9 +323,10 @@ class Repository:
 
     @retention.setter
     def retention(self, seconds: float | None) -> None:
-        found = (
-            None if seconds is None else round(1000 * min(options.seconds("retention", seconds, endless=True), LONGEST))
-        )
+        found = None
+        if seconds is not None:
+            bounded = float(min(seconds, LONGEST)) if type(seconds) is int else seconds
+            found = round(1000 * min(options.seconds("retention", bounded, endless=True), LONGEST))
         collection.write(self._instance(), found)
 
     @property

@@ -65,6 +65,10 @@ def test_times_are_aware(real_store: MemoryStore) -> None:
         assert entry.time.timestamp() * 1000 == pytest.approx(entry.time_ms)
 
 
+EAST = datetime.timezone(datetime.timedelta(hours=5))
+"""The first hours of the year 1 are before it in UTC."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "kind", "message"),
     [
@@ -79,6 +83,7 @@ def test_times_are_aware(real_store: MemoryStore) -> None:
         ),
         ({"time": datetime.datetime(9999, 1, 1, tzinfo=UTC)}, InvalidValueError, "time must not be in the future"),
         ({"time": datetime.datetime(1, 1, 1, tzinfo=UTC)}, UnknownRevisionError, "its first one is"),
+        ({"time": datetime.datetime(1, 1, 1, tzinfo=EAST)}, UnknownRevisionError, "before 0001-01-01T00:00:00"),
     ],
 )
 def test_bad_times_are_refused(

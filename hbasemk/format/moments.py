@@ -6,15 +6,16 @@ import datetime
 from typing import Final
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_EARLIEST: Final = datetime.datetime.min.replace(tzinfo=datetime.timezone.utc)
 _LATEST: Final = datetime.datetime.max.replace(microsecond=999_000, tzinfo=datetime.timezone.utc)
 
 
 def moment(ms: int) -> datetime.datetime:
-    """Return a time in ms since 1970 as a datetime in UTC; the last one possible for times after it."""
+    """Return a time in ms since 1970 as a datetime in UTC; the first or last one possible for times beyond."""
     try:
         return _EPOCH + datetime.timedelta(milliseconds=ms)
     except OverflowError:
-        return _LATEST
+        return _LATEST if ms > 0 else _EARLIEST
 
 
 def ms_of(time: datetime.datetime) -> int:

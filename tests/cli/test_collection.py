@@ -69,10 +69,20 @@ def test_a_wrong_retention_creates_and_changes_nothing(
     assert command("retention") == (0, "7d")
 
 
-@pytest.mark.parametrize("seconds", [0, 59, float("inf"), float("nan"), -1, 1e15])
+@pytest.mark.parametrize("seconds", [0, 59, float("inf"), float("nan"), -1, 1e15, 1e300])
 def test_a_wrong_retention_in_a_program_changes_nothing(url: str, seconds: float) -> None:
     with hbasemk.connect(url) as repo:
         with pytest.raises(hbasemk.InvalidValueError, match="retention must be"):
+            repo.retention = seconds
+        assert repo.retention == 7 * 86_400
+
+
+@pytest.mark.parametrize("seconds", [10**10, 10**30, 10**400])
+def test_a_retention_that_is_too_long_is_refused_with_the_limit(url: str, seconds: int) -> None:
+    with hbasemk.connect(url) as repo:
+        with pytest.raises(
+            hbasemk.InvalidValueError, match=r"from 60 to 549755813 seconds, or forever, got 1(0{10}|e\+\d+) "
+        ):
             repo.retention = seconds
         assert repo.retention == 7 * 86_400
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import hbasemk
-from hbasemk import BlobRef, BranchError, Change, ConflictError, Repository, UnknownRevisionError
+from hbasemk import BlobRef, BranchError, Change, ConflictError, InvalidValueError, Repository, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
@@ -84,6 +84,9 @@ def test_an_abandoned_branch_is_swept_after_its_retention_time(opened: Instances
     left.run(lambda tx: (tx.set("/a", "n", 1), tx.add("/a/x")))
     merged.run(lambda tx: tx.add("/b"))
     merged.merge()
+    assert repo.sweep_branches(30 * 86_400) == []
+    with pytest.raises(InvalidValueError, match="at most 3,162,240,000, got"):
+        repo.sweep_branches(1e10)
     assert repo.sweep_branches(3600) == []
     assert len(repo.sweep_branches(0)) == 2
     assert repo.sweep_branches(0) == []
