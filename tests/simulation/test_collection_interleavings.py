@@ -42,6 +42,7 @@ RETENTION_MS = 10
 def without_time(monkeypatch: pytest.MonkeyPatch) -> None:
     set_grace(monkeypatch, 0.0, trust=0.0)
     monkeypatch.setattr(collector, "WINDOW", 3)
+    monkeypatch.setattr(collector, "HOT_CHANGES", 8)
     for module in (reader, child_count):
         monkeypatch.setattr(module, "WIDE", 2)
 

@@ -122,6 +122,7 @@ def test_the_background_waits_for_readers_and_rests_between_steps(
     one.maintain()
     commit(one, SetProperty("/a", "q", 1))
     monkeypatch.setattr(collector, "WINDOW", 1)
+    monkeypatch.setattr(collector, "HOT_CHANGES", 0)
     read = store.read
 
     def slow_read(table: str, gets: Sequence[Get]) -> list[Row]:

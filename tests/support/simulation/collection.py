@@ -40,6 +40,7 @@ def small(patch: pytest.MonkeyPatch) -> None:
     """Make all times and batches short, so that a schedule contains many steps of collectors."""
     set_grace(patch, GRACE, TRUST)
     patch.setattr(collector, "WINDOW", 3)
+    patch.setattr(collector, "HOT_CHANGES", 8)
     patch.setattr(node_cells, "ROWS", 2)
     patch.setattr(node_cells, "FEW_ROWS", 2)
     patch.setattr(node_cells, "COLUMNS", 2)
