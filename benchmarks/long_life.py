@@ -12,9 +12,10 @@ from typing import Final
 import click
 
 import hbasemk
-from benchmarks.space import SpaceError, space
+from benchmarks.space import SpaceError, flush, space
 from benchmarks.systems.batch_history import write_history
 from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.instance import Instance
 from hbasemk.repository import Repository, instance_of
 
 NODE: Final = "/often/changed"
@@ -101,19 +102,20 @@ def collect(url: str, revisions: int) -> int:
     )
 
 
-def compact(urls: Sequence[str], container: str) -> None:
-    """Flush the tables of each repository on HBase, and run major compactions; each table then is in one file."""
+def in_container(urls: Sequence[str], work: Callable[[Instance], object]) -> None:
+    """Flush or compact the tables of each repository on HBase."""
     for url in urls:
         with opened(url) as repository:
             if instance_of(repository).store.supports_transactions:
                 raise click.ClickException(f"--container needs repositories on HBase, got {url}; leave it out")
-            space(instance_of(repository), container)
+            work(instance_of(repository))
 
 
 def measure(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
     """Print a row for each number of revisions, and one after the collection of all of them.
 
-    If ``container`` names the container of HBase, print another row after a major compaction each time.
+    If ``container`` names the container of HBase, print two more rows each time. One follows a major compaction, which
+    leaves one file of each table, and one a flush, which adds a second file.
     """
     grow(young, 0, YOUNG)
     click.echo("| revisions of the node | start and first read | read | commit | poll of one commit |")
@@ -131,9 +133,10 @@ def measure(url: str, young: str, stages: tuple[int, ...], container: str | None
         row(title)
         made += TURNS
         if container is not None:
-            compact([url, young], container)
-            row(f"{title}, compacted")
-            made += TURNS
+            for state, work in (("one file", space), ("two files", flush)):
+                in_container([url, young], partial(work, container=container))
+                row(f"{title}, {state}")
+                made += TURNS
 
     for revisions in stages:
         grow(url, made, revisions)
@@ -147,7 +150,9 @@ def measure(url: str, young: str, stages: tuple[int, ...], container: str | None
 @click.argument("url")
 @click.argument("young")
 @click.argument("stages", metavar="[REVISIONS]...", type=click.IntRange(min=1), nargs=-1)
-@click.option("--container", help="Also measure after major compactions of HBase's tables in this container (docker/).")
+@click.option(
+    "--container", help="Also measure with one and with two files of each table of HBase in this container (docker/)."
+)
 def main(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
     """Change one node again and again, and measure after REVISIONS commits (default: 10,000 and 1,000,000).
 

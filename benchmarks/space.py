@@ -15,6 +15,7 @@ from hbasemk.kernel.instance import Instance
 ADMINISTRATOR: Final = ("/opt/hbase/bin/administrator", "/opt/hbase/conf")
 DATA: Final = "/data/hbase/data/default"
 COMPACTION_S: Final = 300
+TABLES: Final = (schema.NODES, schema.JOURNAL)
 
 
 class SpaceError(Exception):
@@ -30,9 +31,14 @@ def space(instance: Instance, container: str | None = None) -> dict[str, int]:
     if instance.store.supports_transactions:
         return {"the file": file_size(instance.location)}
     if container is None:
-        return {table: cells_size(instance.store, [table]) for table in (schema.NODES, schema.JOURNAL)}
-    prefix = instance.location.rpartition("prefix=")[2]
-    return {table: _compacted(container, prefix + table) for table in (schema.NODES, schema.JOURNAL)}
+        return {table: cells_size(instance.store, [table]) for table in TABLES}
+    return {table: _compacted(container, name) for table, name in _names(instance).items()}
+
+
+def flush(instance: Instance, container: str) -> None:
+    """Let HBase, in this container, write the versions of the tables that it has in memory into a new file of each."""
+    for name in _names(instance).values():
+        _administer(container, f"flush {name}")
 
 
 def space_in_use(instance: Instance) -> int:
@@ -45,6 +51,12 @@ def space_in_use(instance: Instance) -> int:
     with closing(sqlite3.connect(instance.location, timeout=30)) as sql:
         pages, size = (int(sql.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "page_size"))
     return pages * size
+
+
+def _names(instance: Instance) -> dict[str, str]:
+    """Return the names that HBase has for the tables."""
+    prefix = instance.location.rpartition("prefix=")[2]
+    return {table: prefix + table for table in TABLES}
 
 
 def _compacted(container: str, table: str) -> int:

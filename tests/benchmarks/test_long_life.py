@@ -35,15 +35,15 @@ def test_each_stage_has_a_row_and_old_revisions_are_collected_on_hbase(hbase: HB
 
 @pytest.mark.integration
 @pytest.mark.proof
-def test_each_stage_has_another_row_after_a_compaction(hbase: HBase, checked: Checked) -> None:
+def test_each_stage_has_rows_with_one_and_two_files(hbase: HBase, checked: Checked) -> None:
     if hbase.container is None:
         pytest.skip("it compacts tables in the container of HBase")
     url, young = (checked(hbase.url(hbase.new_prefix())) for _ in range(2))
     code, printed, errors = ended("long_life", url, young, "10", "--container", hbase.container.name)
     assert (code, errors) == (0, "")
     titles = [re.sub(r"\(\d+", "(n", row[0]) for row in cells(printed)]
-    collected = "210, collected (n cells)"
-    assert titles == ["10", "10, compacted", collected, f"{collected}, compacted"]
+    collected = "310, collected (n cells)"
+    assert titles == [f"{title}{state}" for title in ("10", collected) for state in ("", ", one file", ", two files")]
 
 
 def test_a_container_is_refused_for_sqlite(tmp_path: Path, checked: Checked) -> None:
