@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-from pathlib import Path
-from typing import BinaryIO
 
 import click
 
 from hbasemk.cli import output
+from hbasemk.cli.files import STREAM, DiskPath, standard_input
 from hbasemk.cli.session import Session
 
 
@@ -19,7 +17,7 @@ def blob() -> None:
 
 
 @blob.command("put")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), default="-")
+@click.argument("file", type=DiskPath(exists=True, dir_okay=False, allow_dash=True), default=STREAM)
 @click.pass_obj
 def blob_put(session: Session, file: str) -> None:
     """Store a file as a blob and print the blob's id.
@@ -31,8 +29,8 @@ def blob_put(session: Session, file: str) -> None:
     use = "kept as a blob"
     with contextlib.ExitStack() as stack:
         # Open the stream before the repository, and close it afterwards.
-        if file == "-":
-            stream: BinaryIO = sys.stdin.buffer
+        if file == STREAM:
+            stream = standard_input("the content")
             own_files.refuse_open(stream, "standard input", session.url, use)
         else:
             stream = stack.enter_context(own_files.open_other(file, session.url, use))
@@ -42,25 +40,25 @@ def blob_put(session: Session, file: str) -> None:
 
 @blob.command("get")
 @click.argument("blob_id", metavar="ID")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("file", type=DiskPath(dir_okay=False, allow_dash=True), required=False)
 @click.pass_obj
-def blob_get(session: Session, blob_id: str, file: Path | None) -> None:
+def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     """Write the content of a blob to a file.
 
-    Writes the blob with the given ID to FILE (default: standard output).
+    Writes the blob with the given ID to FILE (default and -: standard output).
     """
     from hbasemk.transfer import own_files
     from hbasemk.transfer.named_errors import naming
 
-    if file is not None:
-        own_files.refuse(file, session.url, "overwritten")
     with session.open() as repository:
-        pieces = repository.blobs.stream(blob_id)
-        if file is None:
-            output.print_bytes(pieces)
+        if file is None or file == STREAM:
+            output.print_bytes(repository.blobs.stream(blob_id))
             return
+        # SQLite has made all its files by now.
+        own_files.refuse(file, session.url, "overwritten")
+        pieces = repository.blobs.stream(blob_id)
         try:
-            with file.open("wb") as target:
+            with open(file, "wb") as target:
                 target.writelines(pieces)
         except OSError as error:
             raise naming(error, file) from error

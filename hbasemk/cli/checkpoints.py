@@ -90,7 +90,11 @@ def _find(repository: Repository, name: str) -> Checkpoint:
 def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
     session.rows(
         (
-            [one.name, output.moment(one.until.timestamp() * 1000), output.first_line(one.message)]
+            [
+                one.name,
+                output.moment(one.until.timestamp() * 1000),
+                one.message if session.json else output.first_line(one.message),
+            ]
             for one in checkpoints
         ),
         FIELDS,

@@ -131,10 +131,21 @@ def init(
 
 def _float(text: str) -> float:
     """Convert a number; raise ValueError for one so large that it would become infinite."""
+    _check_number(text)
     value = float(text)
     if math.isinf(value) and any(char.isdigit() for char in text):
         raise ValueError("too large for a float")
     return value
+
+
+def _integer(text: str) -> int:
+    _check_number(text)
+    return int(text)
+
+
+def _check_number(text: str) -> None:
+    if not _is_number(text):
+        raise ValueError("not a number")
 
 
 def _json(text: str) -> Any:
@@ -146,12 +157,15 @@ def _json(text: str) -> Any:
         found = exact_float(spelling)
         return Json(spelling) if found is None else found
 
-    return json.loads(text, parse_float=real, parse_constant=refuse_constant)
+    def whole(spelling: str) -> int | Json:
+        return Json(spelling) if spelling == "-0" else int(spelling)
+
+    return json.loads(text, parse_float=real, parse_int=whole, parse_constant=refuse_constant)
 
 
 TYPES: dict[str, Callable[[str], Any]] = {
     "string": str,
-    "integer": int,
+    "integer": _integer,
     "float": _float,
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "json": _json,

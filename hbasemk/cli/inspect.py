@@ -272,7 +272,7 @@ def status(session: Session) -> None:
                     {
                         "checkpoint": one.name,
                         "until": moment(one.until.timestamp() * 1000),
-                        "message": first_line(one.message),
+                        "message": one.message if session.json else first_line(one.message),
                     }
                     for one in repository.checkpoints()
                 ],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,8 +12,10 @@ import click
 
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
+from hbasemk.cli.files import standard_input
 from hbasemk.cli.output import first_line, moment
-from hbasemk.cli.session import NULL, Revision, Seconds, Session, at
+from hbasemk.cli.session import NULL, Revision, Seconds, Session, at, revision_at
+from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
@@ -47,10 +49,8 @@ def commit(session: Session, jsop: str | None, root: str, revision: str | None, 
 
 
 def _standard_input() -> str:
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed; expected JSOP there or as an argument")
     try:
-        return sys.stdin.buffer.read().decode("utf-8")
+        return standard_input("JSOP").read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"JSOP on standard input is not UTF-8: {error}") from None
 
@@ -60,9 +60,9 @@ def _standard_input() -> str:
 @click.option(
     "--at",
     "revision",
-    type=Revision(),
-    metavar="REVISION",
-    help="Read this revision of trunk or a branch instead of the newest one.",
+    type=When(),
+    metavar="WHEN",
+    help="Read this revision of trunk or a branch, or the newest one of trunk before a time, such as 2h, instead of the newest.",
 )
 @click.option(
     "-d",
@@ -88,19 +88,26 @@ def _standard_input() -> str:
 )
 @click.pass_obj
 def nodes(
-    session: Session, path: str, revision: str | None, depth: int, offset: int, limit: int, filter_text: str | None
+    session: Session,
+    path: str,
+    revision: str | datetime.datetime | None,
+    depth: int,
+    offset: int,
+    limit: int,
+    filter_text: str | None,
 ) -> int:
     """Print the tree at PATH as JSON. The exit code is 1 if there is no node at PATH."""
     from hbasemk.microkernel import MicroKernel
 
     with session.open() as repository:
         repository.refresh()
+        shown = revision_at(repository, revision)
         with _as_usage():
-            text = MicroKernel(repository).get_nodes(path, revision, depth, offset, limit, filter_text)
+            text = MicroKernel(repository).get_nodes(path, shown, depth, offset, limit, filter_text)
         if text is None:
             if path.startswith("/"):
                 # Another process cannot remove a node from this snapshot, so this raises the error that says why.
-                at(repository, revision)[path]
+                at(repository, shown)[path]
             output.complain(f"there is no node at {path}")
             return 1
     output.print_json(text)
@@ -119,17 +126,26 @@ def _as_usage() -> Iterator[None]:
 
 
 @click.command("diff")
-@click.argument("before", type=Revision())
-@click.argument("after", type=Revision(), required=False)
+@click.argument("before", type=When())
+@click.argument("after", type=When(), required=False)
 @click.option("--path", default="/", metavar="PATH", help="Compare only this subtree.")
 @click.option("-d", "--depth", type=click.IntRange(min=-1), default=-1, help="Show only this many levels below PATH.")
 @click.option("--paths", "paths_only", is_flag=True, help="Print only the paths of nodes that differ, one per line.")
 @NULL
 @click.pass_obj
-def diff(session: Session, before: str, after: str | None, path: str, depth: int, paths_only: bool, null: bool) -> int:
+def diff(
+    session: Session,
+    before: str | datetime.datetime,
+    after: str | datetime.datetime | None,
+    path: str,
+    depth: int,
+    paths_only: bool,
+    null: bool,
+) -> int:
     """Print the changes between two revisions as JSOP.
 
-    Compares the revision BEFORE with AFTER (default: the newest). The exit code is 1 if they differ.
+    Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. The exit code is 1 if
+    they differ.
     """
     from hbasemk.microkernel import MicroKernel
 
@@ -142,7 +158,9 @@ def diff(session: Session, before: str, after: str | None, path: str, depth: int
         if paths_only:
             return _diff_paths(session, repository, before, after, path, depth)
         with _as_usage():
-            text = MicroKernel(repository).diff(before, after, path, depth)
+            text = MicroKernel(repository).diff(
+                revision_at(repository, before), revision_at(repository, after), path, depth
+            )
     if session.json:
         output.print_json(json.dumps({"diff": text}))
     elif text:
@@ -150,10 +168,17 @@ def diff(session: Session, before: str, after: str | None, path: str, depth: int
     return 1 if text else 0
 
 
-def _diff_paths(session: Session, repository: Repository, before: str, after: str | None, path: str, depth: int) -> int:
+def _diff_paths(
+    session: Session,
+    repository: Repository,
+    before: str | datetime.datetime,
+    after: str | datetime.datetime | None,
+    path: str,
+    depth: int,
+) -> int:
     from hbasemk.format import paths
 
-    changes = repository.diff(repository.at(before), at(repository, after), path)
+    changes = repository.diff(at(repository, before), at(repository, after), path)
     code = 0
     for change in changes:
         if depth < 0 or paths.depth(change.path) - paths.depth(path) <= depth:

@@ -42,7 +42,7 @@ class Session:
 
     def choose(self, url: str | None, form: str | None, debug: bool) -> None:
         """Set the global options. Options after the command come last and take precedence."""
-        self._url = url or self._url
+        self._url = self._url if url is None else url
         self.json = self.json if form is None else form == "json"
         self.debug = self.debug or debug
 
@@ -95,6 +95,11 @@ def at(repository: Repository, revision: str | datetime.datetime | None) -> Snap
     if revision is None:
         return repository.refresh()
     return repository.at(revision) if isinstance(revision, str) else repository.at(time=revision)
+
+
+def revision_at(repository: Repository, revision: str | datetime.datetime | None) -> str | None:
+    """Return the revision that a command reads, of trunk or a branch; None: the newest."""
+    return at(repository, revision).revision if isinstance(revision, datetime.datetime) else revision
 
 
 class Seconds(click.FloatRange):

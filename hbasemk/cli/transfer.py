@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -14,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
+from hbasemk.cli.files import STREAM, DiskPath, standard_input
 from hbasemk.cli.session import Decorated, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
@@ -48,7 +48,7 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
 
 
 @click.command("import")
-@click.argument("source", metavar="SOURCE", type=click.Path(exists=True, allow_dash=True, path_type=Path))
+@click.argument("source", metavar="SOURCE", type=DiskPath(exists=True, allow_dash=True))
 @_form_option("The kind of SOURCE: a directory, or a JSON file.")
 @click.option(
     "--at",
@@ -88,7 +88,7 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
 @click.pass_context
 def import_(
     context: click.Context,
-    source: Path,
+    source: str,
     form: str,
     target: str | None,
     workers: int,
@@ -121,27 +121,28 @@ def import_(
                 raise click.UsageError(
                     f"--{name.replace('_', '-')} is for files only; leave it out, or leave out --format json"
                 )
-        if source.is_dir():
+        if Path(source).is_dir():
             raise click.UsageError(f"{source} is a directory; --format json expects a file")
-        return _import_json(session, source, target or "/", batch, retry_timeout, verify)
-    if not source.is_dir():
+        return _import_json(session, source, "/" if target is None else target, batch, retry_timeout, verify)
+    if source == STREAM or not Path(source).is_dir():
         raise click.UsageError(
             f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
         )
     return _import_files(
-        session, source, target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify
+        session, Path(source), target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify
     )
 
 
-def _import_json(session: Session, source: Path, at: str, batch: int, retry_timeout: float, verify: bool) -> int:
+def _import_json(session: Session, source: str, at: str, batch: int, retry_timeout: float, verify: bool) -> int:
     from hbasemk.transfer.json.importer import JsonImport
 
+    stream = standard_input("the JSON file") if source == STREAM else None
     with _progress(f"import to {at}") as progress:
         job = JsonImport(
             session.url,
-            sys.stdin.buffer if str(source) == "-" else source,
+            Path(source) if stream is None else stream,
             at,
-            name="standard input" if str(source) == "-" else str(source),
+            name=source if stream is None else "standard input",
             batch=batch,
             retry_timeout=retry_timeout,
             on_progress=progress,
@@ -216,7 +217,7 @@ def _import_files(
     from hbasemk.transfer.files.verify import verify as compare
     from hbasemk.transfer.files.worker import Report
 
-    at = target or entries.default_target(directory)
+    at = entries.default_target(directory) if target is None else target
     with _bar() as progress:
         task = progress.add_task(output.visible(f"import to {at}"), total=None)
         handled = 0
@@ -265,8 +266,15 @@ def _import_files(
                 retry_timeout=retry_timeout,
                 note=output.complain,
             )
-            for difference in differences:
-                different.add(difference)
+            try:
+                for difference in differences:
+                    different.add(difference)
+            except KeyboardInterrupt:
+                output.complain(
+                    f"interrupted during the comparison; the import is complete: {result.added} nodes added, {result.changed} "
+                    f"changed and {result.removed} removed in {result.committed} commits stay."
+                )
+                return 130
         elapsed = time.monotonic() - started
 
     # List failures first, so that the sample includes them.
@@ -309,7 +317,7 @@ def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
 
 @click.command("export")
 @click.argument("path")
-@click.argument("target", type=click.Path(allow_dash=True, path_type=Path), required=False)
+@click.argument("target", type=DiskPath(allow_dash=True), required=False)
 @_form_option("The kind of TARGET: files, or one JSON file.")
 @click.option(
     "--at",
@@ -328,7 +336,7 @@ def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
 def export(
     session: Session,
     path: str,
-    target: Path | None,
+    target: str | None,
     form: str,
     revision: str | datetime | None,
     retry_timeout: float,
@@ -351,23 +359,24 @@ def export(
 
     if special_modes and form == "json":
         raise click.UsageError("--special-modes is for files only; leave it out, or leave out --format json")
-    to_stdout = target is None or str(target) == "-"
-    if form == "files" and to_stdout:
+    place = None if target is None or target == STREAM else Path(target)
+    if place is None and form == "files":
         raise click.UsageError("no folder to export the files to; give TARGET (./- for a folder named -)")
-    if target is not None:
-        own_files.refuse(target, session.url, "overwritten")
     retry = StoreRetry(retry_timeout, output.complain)
     with retry.opened(session.url, create=False, poll_interval=0) as repository:
         snapshot = retry.call(lambda: at(repository, revision))
+        if place is not None:
+            # SQLite has made all its files by now.
+            own_files.refuse(place, session.url, "overwritten")
         if form == "json":
-            if target is None or to_stdout:
+            if place is None:
                 for piece in export_json(snapshot, path):
                     output.print_json(piece, end="")
                 return 0
-            write_json(snapshot, path, target)
+            write_json(snapshot, path, place)
             return 0
-        assert target is not None
-        done = export_files(snapshot, path, target, special_modes=special_modes)
+        assert place is not None
+        done = export_files(snapshot, path, place, special_modes=special_modes)
     for what, entries in (("skipped", done.skipped), ("incomplete", done.incomplete)):
         _print_sample(what, [f"{where}: {reason}" for where, reason in entries[:SHOWN]], len(entries))
     if done.masked:

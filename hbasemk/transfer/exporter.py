@@ -150,6 +150,9 @@ class _Export:
     def _single(self, target: Path) -> None:
         if target.is_dir():
             where, name = target, entry_of(self._top.name).encode("utf-8", "surrogateescape")
+        elif _is_system_link(target):
+            self._skip(self._top, "a device, a pipe or a socket has its path")
+            return
         else:
             where, name = target.parent, os.fsencode(target.name)
             where.mkdir(parents=True, exist_ok=True)
@@ -251,7 +254,7 @@ class _Export:
         elif mode is not None:
             self._incomplete(node, f"its mode {_short(mode)} is not a number from 0 to 0o7777")
         mtime = node.get(MTIME)
-        if mtime is not None and not (_is_integer(mtime, -(2**63), 2**63 - 1) and _put_time(number, mtime)):
+        if mtime is not None and not (_is_integer(mtime, -_FARTHEST_NS, _FARTHEST_NS) and _put_time(number, mtime)):
             self._incomplete(
                 node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps"
             )
@@ -260,10 +263,11 @@ class _Export:
         mtime = node.get(MTIME)
         if mtime is None:
             return
-        if _is_integer(mtime, -(2**63), 2**63 - 1):
+        if _is_integer(mtime, -_FARTHEST_NS, _FARTHEST_NS):
             with contextlib.suppress(NotImplementedError, OverflowError, OSError):
                 os.utime(name, ns=(mtime, mtime), dir_fd=at, follow_symlinks=False)
-                return
+                if _is_near(os.stat(name, dir_fd=at, follow_symlinks=False), mtime):
+                    return
         self._incomplete(node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps")
 
     def _skip(self, node: Node, reason: str) -> None:
@@ -277,6 +281,8 @@ _ABOUT_ONE_ENTRY: Final = frozenset(
     {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
 )
 """Errors that affect one entry only; others, such as a full disk, affect all."""
+_FARTHEST_NS: Final = 1 << 100
+"""Beyond the times of all file systems; some keep later times than 64 bits of ns can."""
 _MARGIN_NS: Final = 3_000_000_000
 """The coarsest resolution of file times in ns; FAT has two seconds."""
 
@@ -291,7 +297,11 @@ def _put_time(number: int, mtime: int) -> bool:
         os.utime(number, ns=(mtime, mtime))
     except (OverflowError, OSError):
         return False
-    return abs(os.fstat(number).st_mtime_ns - mtime) < _MARGIN_NS
+    return _is_near(os.fstat(number), mtime)
+
+
+def _is_near(status: os.stat_result, mtime: int) -> bool:
+    return abs(status.st_mtime_ns - mtime) < _MARGIN_NS
 
 
 def _link_target(target: object) -> bytes:
@@ -341,18 +351,31 @@ def _is_special(mode: int) -> bool:
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
     """Write :func:`export_json` to a file, which atomically replaces an existing one; or into a device or pipe.
 
-    Raises OSError.
+    A link stays, and the file that it leads to is replaced. The new file has the mode of the old one. Raises OSError, with the
+    name ``target``.
     """
     try:
-        special = _is_special(target.stat().st_mode)
+        found = target.stat()
     except FileNotFoundError:
-        special = False
+        found = None
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "expected a file, and this is a directory", os.fspath(target))
     try:
-        if special:
+        if found is not None and (_is_special(found.st_mode) or _is_system_link(target)):
             with open(target, "w", encoding="utf-8") as stream:
                 stream.writelines(export_json(snapshot, path))
             return
-        with _replacing(os.fsencode(target), None, {}) as temporary, open(temporary, "x", encoding="utf-8") as file:
+        mode = 0o666 if found is None else found.st_mode & PERMISSIONS
+        with (
+            _replacing(os.fsencode(target.resolve()), None, {}) as temporary,
+            open(temporary, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file,
+        ):
             file.writelines(export_json(snapshot, path))
     except OSError as error:
         raise naming(error, target) from error
+
+
+def _is_system_link(target: Path) -> bool:
+    """Return whether a path is one of the links of the system to open files, such as /dev/stdout or /dev/fd/3."""
+    where = os.path.abspath(target)
+    return target.is_symlink() and (os.path.dirname(where) in ("/dev", "/dev/fd") or where.startswith("/proc/"))

@@ -152,3 +152,20 @@ def test_set_refuses_numbers_that_it_would_change(run: Run, tree: None, value: s
     ran = run("set", "/c", "new", "--type", kind, "--", value)
     assert ran.code == USAGE
     assert f"'{value}' is not of the type {kind}" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "shown"),
+    [("json", "-0", "-0\n"), ("json", "[-0, 0]", "[-0, 0]\n"), ("integer", "-0", "0\n"), ("integer", "+5", "5\n")],
+)
+def test_numbers_keep_their_spelling_where_it_matters(run: Run, kind: str, value: str, shown: str) -> None:
+    assert run("init").code == DONE
+    assert run("set", "-t", kind, "--", "/", "n", value).code == DONE
+    assert run("cat", "/", "-p", "n").out == shown
+
+
+@pytest.mark.parametrize("value", ["1_0", "\u0663", " 5"])
+@pytest.mark.parametrize("kind", ["integer", "float"])
+def test_texts_that_only_python_reads_as_numbers_are_refused(run: Run, kind: str, value: str) -> None:
+    assert run("init").code == DONE
+    assert run("set", "-t", kind, "/", "n", value).code == USAGE

@@ -143,3 +143,12 @@ def test_status_describes_the_repository_and_its_writers(run: Run, tree: None, u
     text = run("status").out
     for name in ("location", "watermark", "leases", "head time"):
         assert name in text
+
+
+def test_json_output_has_whole_messages_of_checkpoints(run: Run) -> None:
+    assert run("init").code == DONE
+    made = run("checkpoint", "make", "1h", "-m", "line 1\nline 2", "--output", "json").json
+    assert made["message"] == "line 1\nline 2"
+    assert run("checkpoint", "list", "--output", "json").json == made
+    assert run("status", "--output", "json").json["checkpoints"][0]["message"] == "line 1\nline 2"
+    assert run("checkpoint", "list").out.count("\n") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -163,3 +164,26 @@ def test_many_differences_are_summarized_in_a_few_lines(
     assert ran.json["differences"] == 100
     assert ran.err.count("\n") < 30
     assert "80 more" in ran.err
+
+
+def test_an_interruption_of_the_comparison_says_what_was_imported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> Iterator[str]:
+        yield "a difference"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hbasemk.transfer.files.verify.verify", interrupted)
+    top = write_files(tmp_path / "docs", {"a": b"1"})
+    ran = run("import", str(top), "-w", "1")
+    assert ran.code == 130
+    assert "the import is complete: 1 nodes added, 0 changed and 0 removed in 1 commits stay" in ran.err
+
+
+def test_nodes_and_diff_accept_times(run: Run, tree: None) -> None:
+    early = "1970-01-01"
+    assert "no revision that is known to be committed before" in run("nodes", "/", "--at", early).err
+    assert "no revision that is known to be committed before" in run("diff", early).err
+    assert run("nodes", "/a", "--at", "0s").json["title"] == "A"
+    assert run("diff", "0s", "--paths") == (DONE, "", "")
+    assert run("diff", "0s") == (DONE, "", "")

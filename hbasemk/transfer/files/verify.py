@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -82,7 +83,11 @@ def verify(
                 yield from _compare_content(repository, node, on_disk, needed, found)
         for name, number in sums.items():
             if root.get(name) != number:
-                yield f"{at}: the total {name} is {root.get(name)!r}, the sum over the tree is {number}"
+                yield (
+                    f"{at}: the total {name} is {root.get(name)!r}, the sum over the tree is {number}. Something other than an "
+                    f"import changed nodes below it; correct it: hbasemk set -t integer {shlex.quote(_printable(at))} {name} "
+                    f"{number}"
+                )
         yield from _missing(snapshot, top, at, exclude, equal, own_files.of(url))
 
 

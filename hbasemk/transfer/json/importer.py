@@ -24,7 +24,7 @@ from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import view_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer import own_files
-from hbasemk.transfer.json.node_file import NodeFile, Nodes
+from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
@@ -123,7 +123,7 @@ class JsonImport:
             for count in nodes.write(read_tree(source, self._name, self._at)):
                 result.nodes += count
             with self._retry.opened(self._url) as repository:
-                for batch in map(self._unique, nodes.batches()):
+                for batch in map(dict, nodes.batches()):
                     self._bring(repository, batch)
             result.seconds = time.monotonic() - began
             if verify:
@@ -139,13 +139,6 @@ class JsonImport:
         if self._source.seekable():
             self._source.seek(0)
         return self._source
-
-    def _unique(self, nodes: Nodes) -> Batch:
-        batch = dict(nodes)
-        if len(batch) < len(nodes):
-            path = next(path for number, (path, _) in enumerate(nodes) if path in dict(nodes[:number]))
-            raise InvalidChangeError(f"{self._name} contains {path} twice; remove one of them", path=path)
-        return batch
 
     # --- commits -------------------------------------------------------------------------------------
 

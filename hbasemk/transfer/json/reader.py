@@ -65,10 +65,10 @@ class _Reader:
         top = self._node
         found, more = self._begin()
         yield top, found
-        # The nodes whose children are being read, and whether one was.
-        within = [(top, False)] if more else []
+        # The nodes whose children are being read, whether one was, and the hashes of the names that they use.
+        within = [(top, False, set(map(hash, found)))] if more else []
         while within:
-            path, any_before = within[-1]
+            path, any_before, used = within[-1]
             self._node = path
             if not any_before or not self._skip(_follows):
                 if self._skip(_ends):
@@ -81,15 +81,20 @@ class _Reader:
                     continue
                 if any_before:
                     self._take(",")
-                within[-1] = path, True
-            self._node = self._child(path, self._string())
+                within[-1] = path, True, used
+            name = self._string()
+            # Some 60 bytes for each child of an open node; names would take more. Equal hashes of 64 bits are equal names.
+            if (key := hash(name)) in used:
+                self._fail(f"the name {name[:80]!r} occurs twice among its properties and children; remove one of them")
+            used.add(key)
+            self._node = self._child(path, name)
             if not self._skip(_between):
                 self._take(":")
             path = self._node
             found, more = self._begin()
             yield path, found
             if more:
-                within.append((path, False))
+                within.append((path, False, set(map(hash, found))))
         if self._peek():
             self._fail("there is text after the outermost node")
 

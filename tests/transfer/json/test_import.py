@@ -47,7 +47,8 @@ def test_the_microkernel_sees_the_same_tree_by_its_hash(tmp_path: Path, new: str
     old = url_of(tmp_path / "jsop.db")
     with connect(old, poll_interval=0) as repository:
         jsop = (
-            '+"/a":{"n":1.10,"m":1e5,"i":12345678901234567890,"s":":blobId:x","l":[1,"2",3.00],"t":true,"b":{"c":{}}}'
+            '+"/a":{"n":1.10,"m":1e5,"i":12345678901234567890,"l":[1,"2",3.00],"t":true,"b":{"c":{}},'
+            f'"s":":blobId:{"ab" * 32}"}}'
         )
         MicroKernel(repository).commit("", jsop, None, "")
         write_json(repository.refresh(), "/", tmp_path / "jsop.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import HbasemkError, InvalidValueError, connect
+from hbasemk import InvalidValueError, connect
 from hbasemk.transfer.exporter import export_json
 from hbasemk.transfer.json import reader
 from tests.support.json_exports import bring_in, url_of
@@ -49,8 +49,10 @@ from tests.support.json_exports import bring_in, url_of
         ('{"properties": {"a": "\udcff"}}', "not UTF-8"),
         ("{" + " " * 5000 + "x", "at character 5001"),
         (
-            '{"properties": {"first": 1}, "children": {"a": {"children": {' + '"b": {}, ' * 3000 + "x",
-            "at character 27061",
+            '{"properties": {"first": 1}, "children": {"a": {"children": {'
+            + "".join(f'"{number:04}": {{}}, ' for number in range(3000))
+            + "x",
+            "at character 36061",
         ),
     ],
     ids=range(32),
@@ -89,12 +91,24 @@ def test_an_oversized_value_is_not_read_to_its_end(new: str, monkeypatch: pytest
     assert source.tell() < 5000
 
 
-def test_a_duplicate_node_with_other_properties_is_rejected(new: str) -> None:
-    text = b'{"children": {"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 2}}}}'
-
-    for batch in (1, 10):
-        with pytest.raises(HbasemkError, match="contains /a twice|/a already exists"):
-            bring_in(new, io.BytesIO(text), batch=batch)
+@pytest.mark.parametrize("batch", [1, 10])
+@pytest.mark.parametrize(
+    ("children", "name"),
+    [
+        ('{"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 2}}}', "a"),
+        ('{"a": {"properties": {"n": 1}}, "b": {}, "a": {"properties": {"n": 1}}}', "a"),
+        ('{"a": {"children": {"x": {}}}, "b": {"children": {"x": {}, "y": {}, "x": {}}}}', "x"),
+        ('{"b": {}, "n": {}}', "n"),
+    ],
+)
+def test_a_name_that_a_node_uses_twice_is_rejected_before_anything_changes(
+    new: str, batch: int, children: str, name: str
+) -> None:
+    text = f'{{"properties": {{"n": 1}}, "children": {children}}}'.encode()
+    with pytest.raises(InvalidValueError, match=f"the name '{name}' occurs twice among its properties and children"):
+        bring_in(new, io.BytesIO(text), batch=batch)
+    with connect(new) as repository:
+        assert repository.head.children("/") == []
 
 
 @pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])

@@ -1,0 +1,118 @@
+"""Paths of files and folders in commands: empty ones, ``-``, links, and the files of the repository itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hbasemk import connect
+from hbasemk.transfer.exporter import export_files, write_json
+from tests.support.commands import DONE, USAGE, Run
+
+pytestmark = pytest.mark.usefixtures("tree")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "/a", ""),
+        ("export", "/a", "", "-f", "json"),
+        ("import", ""),
+        ("import", "", "-f", "json"),
+        ("blob", "put", ""),
+        ("blob", "get", "ab" * 32, ""),
+        ("import", ".", "--at", ""),
+        ("ls", "--url", ""),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_text_is_wrong_usage(
+    run: Run, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    ran = run(*words)
+    assert ran.code == USAGE, ran
+    assert list(folder.iterdir()) == []
+
+
+def test_an_empty_path_of_json_is_wrong_usage(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    file.write_text('{"properties": {"n": 1}}')
+    assert run("import", "-f", "json", str(file), "--at", "").code == USAGE
+    assert "n" not in json.loads(run("cat", "/", "--output", "json").out)
+
+
+def test_a_file_named_as_a_stream_is_a_file(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("export", "/a", "./-", "-f", "json") == (DONE, "", "")
+    assert json.loads((tmp_path / "-").read_text()) == run("export", "/a", "-", "-f", "json").json
+    assert run("import", "-f", "json", "./-", "--at", "/copy").code == DONE
+    assert run("cat", "/copy", "-p", "title").out.strip() == "A"
+    (tmp_path / "-").unlink()
+    blob = run("blob", "put", __file__).out.strip()
+    assert run("blob", "get", blob, "-").out == Path(__file__).read_text()
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("words", [("blob", "put"), ("import", "-f", "json", "-"), ("commit",)], ids=" ".join)
+def test_a_closed_standard_input_is_wrong_usage(words: tuple[str, ...], url: str) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m hbasemk {' '.join(words)} <&-"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HBASEMK_URL": url},
+    )
+    assert ran.returncode == USAGE
+    assert "standard input is closed; expected " in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm"])
+def test_no_command_writes_into_a_file_of_the_repository(run: Run, url: str, end: str) -> None:
+    blob = run("blob", "put", __file__).out.strip()
+    own = url.removeprefix("sqlite:///") + end
+    for words in (("blob", "get", blob, own), ("export", "-f", "json", "/a", own)):
+        ran = run(*words)
+        assert ran.code == USAGE, words
+        assert "a file of this repository" in ran.err
+
+
+def test_json_goes_through_a_link_and_keeps_the_mode(url: str, tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to(real)
+    with connect(url) as repository:
+        write_json(repository.head, "/a", link)
+    assert link.is_symlink()
+    assert "properties" in json.loads(real.read_text())
+    assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.glob("*.json")) == ["link.json", "real.json"]
+
+
+def test_json_is_written_into_an_open_file(url: str, tmp_path: Path) -> None:
+    """As for ``/dev/stdout`` of a command whose output goes to a file."""
+    with connect(url) as repository, open(tmp_path / "out", "w+") as file:
+        write_json(repository.head, "/a", Path(f"/dev/fd/{file.fileno()}"))
+        assert "properties" in json.load(file)
+
+
+def test_files_are_not_exported_over_a_link_of_the_system(url: str, tmp_path: Path) -> None:
+    with connect(url) as repository, open(tmp_path / "out", "w+") as file:
+        repository.run(lambda tx: tx.add("/file", {":kind": "file", ":content": "x"}))
+        done = export_files(repository.head, "/file", Path(f"/dev/fd/{file.fileno()}"))
+        assert done.skipped == [("/file", "a device, a pipe or a socket has its path")]
+
+
+def test_json_is_not_written_over_a_folder(run: Run, tmp_path: Path) -> None:
+    ran = run("export", "/a", str(tmp_path), "-f", "json")
+    assert ran.err == f"hbasemk: {tmp_path}: expected a file, and this is a directory\n"
