@@ -55,7 +55,7 @@ def path_list(value: object, name: str) -> list[str]:
 def node_name(value: object, name: str = "name") -> str:
     """Return the value, which must be the name of a node or property; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
-        raise wrong(name, "a name", value)
+        raise wrong(name, "a str", value)
     return paths.check_name(value)
 
 
@@ -105,7 +105,8 @@ def schema_versions(value: object) -> int | range:
     """Return a schema number or a range of them; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, range):
         return schema_number(value, "schema_version")
-    if not value or min(value) < 0 or max(value) > LARGEST:
+    # Its ends, because min() and max() would step through it.
+    if not value or min(value[0], value[-1]) < 0 or max(value[0], value[-1]) > LARGEST:
         raise InvalidValueError(
             f"schema_version must be a range of schema numbers from 0 to {LARGEST}, got {limits.shown(value)}"
         )

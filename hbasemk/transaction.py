@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType, TracebackType
-from typing import Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments, options
 from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
@@ -79,6 +79,7 @@ class Transaction:
         self._operations = instance.collect_operations(view, serializable=isolation == "serializable")
         self._expected: dict[str, str | None] = {}
         self._done = False
+        self._belongs_to_run = False
         self._revision: int | None = None
         self._attempted: int | None = None
 
@@ -91,8 +92,8 @@ class Transaction:
         path. The errors of the change come with the next read or the commit: NodeNotFoundError, NodeExistsError,
         InvalidValueError, LimitError.
         """
-        given = {} if properties is None else dict(arguments.mapping(properties, "properties"))
-        self._take(AddNode(arguments.new_path(path), given))
+        given = {} if properties is None else arguments.mapping(properties, "properties")
+        self._take(AddNode(arguments.new_path(path), {name: _as_it_is(value) for name, value in given.items()}))
 
     def expect(self, path: str, version: str | None) -> None:
         """Require that the node at ``path`` has the given ``version`` (:attr:`Node.version`; None: no node); change nothing.
@@ -125,7 +126,7 @@ class Transaction:
         """
         arguments.node_name(name)
         self._expect(path, if_version)
-        self._take(SetProperty(arguments.path(path), arguments.node_name(name), value))
+        self._take(SetProperty(arguments.path(path), arguments.node_name(name), _as_it_is(value)))
 
     def unset(self, path: str, name: str, *, if_version: str | EllipsisType | None = ...) -> None:
         """Remove the property ``name`` of the node at ``path``; an absent property is not an error.
@@ -146,6 +147,8 @@ class Transaction:
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         """
         given = arguments.mapping(properties, "properties")
+        for name in given:
+            arguments.node_name(name)
         self._expect(path, if_version)
         for name, value in given.items():
             self.set(path, name, value)
@@ -294,6 +297,10 @@ class Transaction:
         """
         if self._done:
             raise ClosedError("this transaction has ended; begin another one")
+        if self._belongs_to_run:
+            raise ClosedError(
+                "run() commits this transaction when its function returns; call neither commit() nor a with block there"
+            )
         self._revision = self._instance.commit_on(self._view, source_of(self), self._message, self._record_attempt)
         return revisions.to_text(self._revision)
 
@@ -306,6 +313,13 @@ class Transaction:
         if kind is None and not self._done:
             self.commit()
         self._done = True
+
+
+def _as_it_is(value: Any) -> Any:
+    """Return a value that stays as it is now if the caller changes a list or a buffer later."""
+    if isinstance(value, list):
+        return value.copy()
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 
 
 def source_of(transaction: Transaction) -> ChangeSource:
@@ -339,6 +353,7 @@ def run_on_head(
 
     def make(view: View) -> ChangeSource:
         transaction = Transaction(instance, view, message, isolation)
+        transaction._belongs_to_run = True
         attempts[:] = [(transaction, change(transaction))]
         return source_of(transaction)
 
@@ -365,6 +380,7 @@ def run_on_branch(
     """
     with time_limit(instance.runtime, retry_timeout):
         transaction = Transaction(instance, instance.at(head), message, isolation)
+        transaction._belongs_to_run = True
         result = change(transaction)
         revision = instance.commit_on_branch(head, source_of(transaction), message, transaction._record_attempt)
     transaction._revision = revision

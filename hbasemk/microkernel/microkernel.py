@@ -61,7 +61,8 @@ class MicroKernel:
         instance = self._instance()
         old = self._view(old_head, "old_head")
         if seconds > 0 and old_head is not None:
-            instance.wait_for(lambda: instance.head() != old, seconds)
+            # A checkpoint gives the revision of the head another view.
+            instance.wait_for(lambda: instance.head().revision != old.revision, seconds)
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:

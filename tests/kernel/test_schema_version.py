@@ -117,6 +117,15 @@ def test_connect_takes_the_number(url: str) -> None:
         connect(url, poll_interval=0, schema_version=range(2, 5))
 
 
+def test_any_number_from_one_on_is_a_range_like_others(url: str) -> None:
+    with pytest.raises(SchemaVersionError, match="schema number 0, and this process accepts 1 to 9223372036854775807"):
+        connect(url, poll_interval=0, schema_version=range(1, 2**63))
+    for wrong in (range(2**64), range(-1, 2**63), range(2**63, 0, -1), range(5, 5)):
+        with pytest.raises(InvalidValueError, match="schema_version must be a range"):
+            connect(url, poll_interval=0, schema_version=wrong)
+    connect(url, poll_interval=0, schema_version=range(2**63 - 1, -1, -1)).close()
+
+
 def test_a_forked_child_accepts_what_its_parent_does(tmp_path: Path, checked: Checked) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}")
     with connect(url, poll_interval=0, schema_version=0, settings=SHORT) as repo:

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from hbasemk import HbasemkError, InvalidValueError
+from hbasemk import HbasemkError, InvalidValueError, Repository
+from hbasemk.maintenance import LiveInstance
+from hbasemk.microkernel import MicroKernel
+from hbasemk.store.memory import MemoryStore
 from tests.support.microkernel import Cluster
 
 Call = Callable[[Any, str], object]
@@ -133,3 +136,18 @@ def test_a_block_that_is_not_bytes_does_not_end_a_stream(mk: Cluster, block: Any
     with pytest.raises(InvalidValueError, match="instead of bytes"):
         mk.write(source)
     assert source.closed
+
+
+def test_waiting_does_not_take_a_checkpoint_for_a_new_head(
+    real_store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
+        mk = MicroKernel(repo)
+        head = mk.checkpoint(60_000)
+        asked: list[bool] = []
+        monkeypatch.setattr(LiveInstance, "wait_for", lambda self, is_over, seconds: asked.append(is_over()))
+        assert mk.wait_for_commit(head, 1000) == head
+        assert asked == [False]
+        mk.commit("/", '+"a":{}')
+        mk.wait_for_commit(head, 1000)
+        assert asked == [False, True]

@@ -180,3 +180,18 @@ def test_a_rebase_lists_exactly_the_markers_that_a_merge_refuses(opened: Instanc
     branch.run(lambda tx: tx.remove("/a/:conflict/changeChangedProperty"))
     branch.merge()
     assert dict(repo.refresh()["/a/:conflict"]) == {"trunk's": 2}
+
+
+def test_a_rebase_does_not_list_markers_inside_of_others(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/m", {"x": 0}))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/m", "x", "mine"))
+    repo.run(lambda tx: tx.set("/m", "x", 1))
+    assert branch.rebase() == ["/m/:conflict"]
+    repo.run(lambda tx: tx.remove("/m"))
+    markers = branch.rebase()
+    assert markers == ["/:conflict"]
+    branch.run(lambda tx: [tx.remove(marker) for marker in markers])
+    branch.merge()
+    assert repo.refresh().children("/") == []

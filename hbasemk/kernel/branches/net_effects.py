@@ -99,6 +99,7 @@ def require_no_marker(nodes: Iterable[StagedNode], revision: int) -> None:
 
 
 def markers(nodes: Sequence[StagedNode]) -> list[str]:
-    """Return the paths of the conflict markers in a net effect."""
+    """Return the paths of the conflict markers in a net effect, without those inside of others."""
     found = [node.path for node in nodes if is_marker(node)]
-    return sorted({path if paths.name(path) == MARKER else paths.parent(path) for path in found})
+    every = {path if paths.name(path) == MARKER else paths.parent(path) for path in found}
+    return sorted(path for path in every if every.isdisjoint(paths.with_ancestors([paths.parent(path)])))

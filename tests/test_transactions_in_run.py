@@ -1,0 +1,65 @@
+"""What a function may do with the transaction that ``run`` passes to it, and when a transaction reads its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk import ClosedError, Repository, Transaction
+from hbasemk.store.memory import MemoryStore
+
+
+@pytest.fixture
+def repo(real_store: MemoryStore) -> Iterator[Repository]:
+    with Repository(real_store, poll_interval=0) as made:
+        yield made
+
+
+def committed(tx: Transaction) -> None:
+    tx.increment("/a", "n")
+    tx.commit()
+
+
+def within(tx: Transaction) -> None:
+    with tx:
+        tx.increment("/a", "n")
+
+
+@pytest.mark.parametrize("change", [committed, within])
+@pytest.mark.parametrize("on_branch", [False, True])
+def test_a_function_that_commits_its_transaction_changes_nothing(
+    repo: Repository, change: Callable[[Transaction], None], on_branch: bool
+) -> None:
+    repo.run(lambda tx: tx.add("/a", {"n": 0}))
+    before = repo.head
+    branch = repo.branch()
+    run: Any = branch.run if on_branch else repo.run
+    with pytest.raises(ClosedError, match=r"run\(\) commits this transaction when its function returns"):
+        run(change)
+    assert repo.refresh() == before
+    assert branch.head["/a"]["n"] == 0
+
+
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize("given", [[1], bytearray(b"x"), memoryview(bytearray(b"x"))])
+def test_a_transaction_keeps_the_values_that_it_was_given(repo: Repository, given: Any, add: bool) -> None:
+    wanted = list(given) if isinstance(given, list) else bytes(given)
+    with repo.transaction() as tx:
+        if add:
+            tx.add("/a", {"p": given})
+        else:
+            tx.add("/a")
+            tx.set("/a", "p", given)
+        given[0] = 5
+    assert repo.head["/a"]["p"] == wanted
+
+
+def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
+    repo.run(lambda tx: tx.add("/a"))
+    with repo.transaction() as tx:
+        wrong: Any = {"x": 1, 5: 2}
+        with pytest.raises(TypeError, match="name must be a str, got 5"):
+            tx.update("/a", wrong)
+    assert dict(repo.head["/a"]) == {}
