@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -72,10 +73,31 @@ class Deferred:
 
     def deliver(self) -> None:
         """Call the handlers of the signals that have arrived. Callers do so where no work is half done."""
-        while self._noted:
-            number = next(iter(self._noted))
-            # What the handler raises leaves the block, whose end calls the others.
-            self._replaced[number](number, self._noted.pop(number))
+        if self._noted:
+            with self.suspended():
+                pass
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Defer nothing inside of this inner block; first call the handlers of the signals that have arrived."""
+        try:
+            self.leave()
+            self._deliver_all()
+            yield
+        finally:
+            self._enter_again()
+
+    def _enter_again(self) -> None:
+        """Defer again; the handler of a signal that arrives before may raise, but only when that is done."""
+        last: BaseException | None = None
+        while True:
+            try:
+                self.__enter__()
+                break
+            except BaseException as error:
+                last = error
+        if last is not None:
+            raise last
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -87,8 +109,14 @@ class Deferred:
                 self._deliver_all()
 
     def _deliver_all(self) -> None:
+        """Call the handlers that are set now, as Python does, each although another one raises."""
         try:
-            self.deliver()
+            while self._noted:
+                number = next(iter(self._noted))
+                frame = self._noted.pop(number)
+                handler = getsignal(number)
+                if callable(handler):
+                    handler(number, frame)
         finally:
             if self._noted:
                 self._deliver_all()

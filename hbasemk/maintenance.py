@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import ClosedError, HbasemkError
-from hbasemk.interrupts import start_thread
+from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
@@ -97,8 +97,18 @@ class InlineMaintenance:
     def __call__(self) -> None:
         """Maintain now, unless another thread does. Failures are retried next time; the user's call already succeeded."""
         instance = self._instance()
-        if instance is None or not self._lock.acquire(blocking=False):
+        if instance is None:
             return
+        with Deferred() as interrupts:
+            if not self._lock.acquire(blocking=False):
+                return
+            try:
+                with interrupts.suspended():
+                    self._maintain(instance)
+            finally:
+                self._lock.release()
+
+    def _maintain(self, instance: Instance) -> None:
         try:
             with time_limit(instance.runtime, BRIEFLY):
                 instance.maintain()
@@ -107,8 +117,6 @@ class InlineMaintenance:
             return
         except HbasemkError as error:
             self._outage_log.record_failure(error)
-        finally:
-            self._lock.release()
 
 
 class Background:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType, TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -80,6 +81,7 @@ class Transaction:
         self._expected: dict[str, str | None] = {}
         self._done = False
         self._belongs_to_run = False
+        self._pid = os.getpid()
         self._revision: int | None = None
         self._attempted: int | None = None
 
@@ -297,6 +299,8 @@ class Transaction:
         """
         if self._done:
             raise ClosedError("this transaction has ended; begin another one")
+        if self._pid != os.getpid():
+            raise ClosedError("this transaction began before a fork, in the parent process; begin another one here")
         if self._belongs_to_run:
             raise ClosedError(
                 "run() commits this transaction when its function returns; call neither commit() nor a with block there"

@@ -243,3 +243,18 @@ def test_a_closed_runtime_does_not_sleep_in_a_child_either() -> None:
 
     work()
     in_a_child(work)
+
+
+def test_a_transaction_that_began_before_a_fork_cannot_commit_in_the_child(real_store: MemoryStore) -> None:
+    """Its child would use the machine id of its parent."""
+    with Repository(real_store, poll_interval=0) as repo:
+        tx = repo.transaction()
+        tx.add("/a")
+
+        def commit() -> None:
+            with pytest.raises(ClosedError, match="began before a fork, in the parent process"):
+                tx.commit()
+
+        in_a_child(commit)
+        tx.commit()
+        assert "/a" in repo.head

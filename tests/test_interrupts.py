@@ -93,6 +93,48 @@ def test_handler_may_set_another_one() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
 
 
+def test_handlers_are_not_deferred_while_a_handler_runs() -> None:
+    """It may wait for an alarm, or fork a child that must react to signals."""
+    called: list[str] = []
+
+    def first(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGALRM)
+        called.append("first")
+
+    signal.signal(signal.SIGTERM, first)
+    signal.signal(signal.SIGALRM, lambda number, frame: called.append("alarm"))
+    with Deferred() as interrupts:
+        signal.raise_signal(signal.SIGTERM)
+        interrupts.deliver()
+        assert called == ["alarm", "first"]
+        signal.raise_signal(signal.SIGALRM)
+        assert called == ["alarm", "first"]
+    assert called == ["alarm", "first", "alarm"]
+
+
+def test_an_inner_block_may_suspend_the_deferral() -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt), Deferred() as interrupts:
+        try:
+            with interrupts.suspended():
+                signal.raise_signal(signal.SIGINT)
+                done.append(1)
+        finally:
+            signal.signal(signal.SIGTERM, raising(TimeoutError()))
+            signal.raise_signal(signal.SIGINT)
+            done.append(2)
+    assert done == [2]
+
+
+def test_the_handler_that_is_set_at_the_end_is_called() -> None:
+    signal.signal(signal.SIGUSR1, lambda number, frame: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    signal.signal(signal.SIGTERM, raising(TimeoutError()))
+    with Deferred():
+        signal.raise_signal(signal.SIGUSR1)
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
 def test_handler_that_outlives_its_block_is_the_one_it_had_replaced() -> None:
     """A handler keeps what it finds and sets it again later, as a timeout around a call may do."""
     signal.signal(signal.SIGTERM, raising(TimeoutError()))

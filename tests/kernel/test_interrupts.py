@@ -18,12 +18,22 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Outcome, Transaction, connect
+from hbasemk.maintenance import InlineMaintenance
 from hbasemk.repository import instance_of
 from hbasemk.transfer.files.entries import TOTALS, walk
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.files.worker import Batch, Job, Worker
 from tests.support import proof
-from tests.support.interrupting import SECONDS, WHEN_ARMED, Point, each_point, interrupted_at, points_of, signals
+from tests.support.interrupting import (
+    SECONDS,
+    WHEN_ARMED,
+    Point,
+    each_point,
+    in_files,
+    interrupted_at,
+    points_of,
+    signals,
+)
 from tests.support.repositories import Checked
 
 FORK_EVERY = 8
@@ -271,3 +281,14 @@ def test_real_signals_leak_no_lock_or_connection(checked: Checked, tmp_path: Pat
         output, errors = running.communicate(timeout=200)
     assert (enough, errors) == ("enough\n", "")
     assert output.startswith("whole")
+
+
+def test_an_interruption_of_inline_maintenance_leaves_its_lock_free(tmp_path: Path) -> None:
+    with connect(f"memory://{tmp_path.name}", poll_interval=0) as repo:
+        maintain = InlineMaintenance(instance_of(repo))
+
+        def test(point: Point) -> None:
+            interrupted_at(point, maintain)
+            assert not maintain._lock.locked()
+
+        each_point(points_of(maintain), test, in_files("maintenance.py"), seconds=2)

@@ -119,8 +119,8 @@ class Connections:
         """Return an idle connection, or None if the caller may open one; count either as taken."""
         now = self._clock()
         give_up = now + SLICE
-        with pool.changed:
-            while True:
+        while True:
+            with pool.changed:
                 if pool.closed:
                     raise ClosedError(f"the store at {self._about} is closed; open it again")
                 while pool.idle:
@@ -143,8 +143,9 @@ class Connections:
                     raise PoolIsFull
                 # The clock may be any clock; the wait only has to end soon after the deadline.
                 pool.changed.wait(min(deadline - now, SLICE))
-                interrupts.deliver()
-                now = self._clock()
+            # A handler may wait for a thread that gives a connection back.
+            interrupts.deliver()
+            now = self._clock()
 
     def end(self, use: Use) -> None:
         """End a use unless it has ended: drop its connection, which may be in the middle of a call."""

@@ -29,6 +29,10 @@ _inherited: list[Connection] = []
 """Connections that came through a fork that Python did not report; closing them would harm the parent."""
 
 
+class _SignalArrivedError(Exception):
+    """A signal has arrived while a call waits; its handler is called when the call has given everything back."""
+
+
 class Connections:
     """A pool of connections to the file at ``path``; ``busy_timeout`` in seconds."""
 
@@ -51,7 +55,12 @@ class Connections:
         """Run a call that only reads and return its result; raises StoreError and ClosedError."""
         with Deferred() as interrupts:
             self._check_process()
-            return self._run(call, create=False, writing=False, begun=time.monotonic(), interrupts=interrupts)
+            begun = time.monotonic()
+            while True:
+                try:
+                    return self._run(call, create=False, writing=False, begun=begun, interrupts=interrupts)
+                except _SignalArrivedError:
+                    interrupts.deliver()
 
     def writing(self, call: Callable[[Connection], T], *, create: bool = False) -> T:
         """Run a call that writes in one transaction and return its result; one write of this pool at a time.
@@ -62,14 +71,20 @@ class Connections:
         with Deferred() as interrupts:
             self._check_process()
             begun = time.monotonic()
-            while not self._writing.acquire(timeout=SLICE):
+            while True:
+                if not self._writing.acquire(timeout=SLICE):
+                    interrupts.deliver()
+                    if self._is_over(begun):
+                        raise errors.busy(self.path, self.busy_timeout)
+                    continue
+                try:
+                    return self._run(call, create, writing=True, begun=begun, interrupts=interrupts)
+                except _SignalArrivedError:
+                    pass
+                finally:
+                    self._writing.release()
+                # A handler may fork, or wait for a thread that writes. So it runs while this thread has nothing.
                 interrupts.deliver()
-                if self._is_over(begun):
-                    raise errors.busy(self.path, self.busy_timeout)
-            try:
-                return self._run(call, create, writing=True, begun=begun, interrupts=interrupts)
-            finally:
-                self._writing.release()
 
     def close(self) -> None:
         """Close idle connections now, and busy connections when their calls end; idempotent."""
@@ -116,7 +131,8 @@ class Connections:
                 while not connection.guard.locks.begin_write():
                     # Another process writes. Asking again costs one system call, so it does not take turns with the connection.
                     usable = True
-                    interrupts.deliver()
+                    if interrupts.arrived:
+                        raise _SignalArrivedError
                     if self._forking or self._closed or self._is_over(begun):
                         raise errors.locked()
                     pauses.sleep()
@@ -139,7 +155,8 @@ class Connections:
                 self._raise_unless_repeatable(error, connection, begun)
             finally:
                 self._give_back(connection, usable)
-            interrupts.deliver()
+            if interrupts.arrived:
+                raise _SignalArrivedError
             pauses.sleep()
 
     def _raise_unless_repeatable(self, error: sqlite3.Error, connection: Connection | None, begun: float) -> None:

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from hbasemk.interrupts import Deferred
 from hbasemk.store.abc import FileIdentity
 from hbasemk.store.sqlite import descriptors, errors, files, wal_index
 from hbasemk.store.sqlite.file_locks import FileLocks
@@ -142,13 +143,14 @@ class Guard:
         self._close_garbage()
 
     def _close_garbage(self) -> None:
-        while self._garbage and self._lock.acquire(blocking=False):
-            try:
-                if descriptors.is_locked():
-                    return
-                self._close(self._garbage.pop())
-            finally:
-                self._lock.release()
+        with Deferred():
+            while self._garbage and self._lock.acquire(blocking=False):
+                try:
+                    if descriptors.is_locked():
+                        return
+                    self._close(self._garbage.pop())
+                finally:
+                    self._lock.release()
 
     def _close(self, sql: sqlite3.Connection) -> None:
         if self._pid != os.getpid():

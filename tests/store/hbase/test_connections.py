@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 
@@ -173,3 +176,34 @@ def test_closing_ends_the_connections(gateway: FakeGateway, store: HBaseStore) -
     read(store)
     store.close()
     gateway.until(lambda: gateway.ended == [0])
+
+
+def test_a_handler_may_wait_for_the_thread_that_uses_the_only_connection(
+    gateway: FakeGateway, open_store: Callable[..., HBaseStore]
+) -> None:
+    """As a program does that ends its threads after SIGTERM."""
+    busy = threading.Event()
+
+    def script(received: ReceivedCall) -> None:
+        busy.set()
+        time.sleep(0.3)
+
+    store = open_store(pool_size=1)
+    read(store)
+    gateway.script = script
+    ended: list[bool] = []
+    thread = threading.Thread(target=read, args=(store,))
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        thread.join(20)
+        ended.append(not thread.is_alive())
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        thread.start()
+        assert busy.wait(20)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGALRM)).start()
+        read(store)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert ended == [True]
