@@ -264,10 +264,9 @@ class LiveInstance(Instance):
 
         Waits :data:`CLOSING` seconds at most for a store that does not answer.
         """
-        self._live = False
-        self._arrivals.ring()
-        _live.discard(self)
         try:
+            self._live = False
+            self._arrivals.ring()
             if self._background is not None:
                 self._background.stop()
             try:
@@ -278,6 +277,7 @@ class LiveInstance(Instance):
         finally:
             if self._owns_store:
                 self.store.close()
+        _live.discard(self)
 
     def _close_in_time(self) -> None:
         with time_limit(self.runtime, CLOSING):

@@ -83,6 +83,7 @@ class Repository:
         self._cache_bytes = options.count("cache_bytes", cache_bytes)
         self._schema_version = None if schema_version is None else arguments.schema_versions(schema_version)
         self._closed = False
+        self._ended = False
         # After a fork, a lock may be held by a thread that the child lacks.
         self._beginning = PerProcess(threading.Lock)
         self._arrivals = Bells()
@@ -375,10 +376,11 @@ class Repository:
     def close(self) -> None:
         """Stop background work and release all resources; idempotent. Later calls raise ClosedError.
 
-        Waits a few seconds at most for a store that does not answer; the lease then expires by itself.
+        A call that an interrupt ends leaves the rest to the next call. Waits a few seconds at most for a store that does not
+        answer; the lease then expires by itself.
         """
         with self._beginning.get():
-            if self._closed:
+            if self._ended:
                 return
             self._closed = True
         self._arrivals.ring()
@@ -386,6 +388,7 @@ class Repository:
             self._live.end()
         elif self._owns_store:
             self.store.close()
+        self._ended = True
 
     def __enter__(self) -> Repository:
         return self

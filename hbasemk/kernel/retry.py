@@ -179,4 +179,6 @@ def nothing_committed() -> Iterator[None]:
         yield
     except (StoreNotAppliedError, StoreUnknownError) as error:
         reason = error.reason.rstrip(".")
-        raise StoreNotAppliedError(f"nothing was committed: {reason}. The commit can be repeated.") from error
+        # The reason may say that the outcome of a call is unknown. That of the commit is not.
+        besides = ", whatever became of the call that failed" if isinstance(error, StoreUnknownError) else ""
+        raise StoreNotAppliedError(f"nothing was committed{besides}: {reason}. The commit can be repeated.") from error

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import Outcome, Transaction, connect
+from hbasemk import ClosedError, Outcome, Repository, Transaction, connect
 from hbasemk.maintenance import InlineMaintenance
 from hbasemk.repository import instance_of
 from hbasemk.transfer.files.entries import TOTALS, walk
@@ -292,3 +292,22 @@ def test_an_interruption_of_inline_maintenance_leaves_its_lock_free(tmp_path: Pa
             assert not maintain._lock.locked()
 
         each_point(points_of(maintain), test, in_files("maintenance.py"), seconds=2)
+
+
+@pytest.mark.slow
+def test_a_second_close_finishes_what_an_interruption_left_of_the_first(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'content.db'}?durable=no"
+    connect(url).close()
+
+    def opened() -> Repository:
+        return connect(url, poll_interval=0.01)
+
+    def test(point: Point) -> None:
+        repo = opened()
+        interrupted_at(point, repo.close)
+        repo.close()
+        assert not any(thread.name == "hbasemk-poll" for thread in threading.enumerate())
+        with pytest.raises(ClosedError):
+            repo.store.read("nodes", [])
+
+    each_point(points_of(opened().close), test, in_files("repository.py", "maintenance.py"), seconds=SECONDS)

@@ -7,6 +7,9 @@ outcome is unknown.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sqlite3
 from typing import Final
 
@@ -20,6 +23,9 @@ _READ_ONLY: Final = "readonly database"
 _NOT_OPENED: Final = "unable to open database file"
 _FORBIDDEN: Final = (_READ_ONLY, _NOT_OPENED, "access permission denied", "not authorized")
 _FAILED: Final = "disk i/o error"
+NEEDED: Final = 8
+"""More descriptors than a connection needs: the file, its log and index, and those of the locks."""
+_TOO_MANY: Final = (errno.EMFILE, errno.ENFILE)
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -64,12 +70,32 @@ def replaced(path: str, lost: str | None) -> StoreUnusableError:
     )
 
 
-def unreachable(path: str, error: OSError) -> StoreUnusableError:
+def unreachable(path: str, error: OSError) -> StoreError:
     """Return the error for a file that the operating system does not let this user open."""
+    if error.errno in _TOO_MANY:
+        return _too_many_files(path)
     return StoreUnusableError(
         f"{path} cannot be reached or opened ({error.strerror}); check that it is a file, and that user {files.me()} may read "
         "it and the files beside it, and enter its folder"
     )
+
+
+def _too_many_files(path: str) -> StoreNotAppliedError:
+    return StoreNotAppliedError(
+        f"{path} cannot be opened, because too many files are open; nothing was written. Close some, or raise the limit "
+        "(ulimit -n)."
+    )
+
+
+def _are_too_many_open() -> bool:
+    """Return whether the process can open few files or none: SQLite does not say why it could not open one."""
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(NEEDED):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            return error.errno in _TOO_MANY
+    return False
 
 
 def replaced_meanwhile(path: str, lost: str | None, why: str) -> StoreUnknownError:
@@ -120,6 +146,8 @@ def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreErro
         )
     if _says(error, *_DAMAGED):
         return FormatError(f"{path} is not a SQLite database or is damaged ({text}); restore it from a copy")
+    if is_not_opened(error) and not committing and _are_too_many_open():
+        return _too_many_files(path)
     if _says(error, *_FORBIDDEN):
         return StoreUnusableError(
             f"{path} cannot be opened or written ({text}); check that its folder exists, and that this user may write "
