@@ -128,7 +128,7 @@ class Transaction:
         """
         arguments.node_name(name)
         self._expect(path, if_version)
-        self._take(SetProperty(arguments.path(path), arguments.node_name(name), _as_it_is(value)))
+        self._take(SetProperty(arguments.path(path), name, _as_it_is(value)))
 
     def unset(self, path: str, name: str, *, if_version: str | EllipsisType | None = ...) -> None:
         """Remove the property ``name`` of the node at ``path``; an absent property is not an error.
@@ -153,7 +153,7 @@ class Transaction:
             arguments.node_name(name)
         self._expect(path, if_version)
         for name, value in given.items():
-            self.set(path, name, value)
+            self._take(SetProperty(arguments.path(path), name, _as_it_is(value)))
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""

@@ -89,14 +89,7 @@ def _find(repository: Repository, name: str) -> Checkpoint:
 
 def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
     session.rows(
-        (
-            [
-                one.name,
-                output.moment(one.until.timestamp() * 1000),
-                one.message if session.json else output.first_line(one.message),
-            ]
-            for one in checkpoints
-        ),
+        ([one.name, output.moment(one.until.timestamp() * 1000), session.message(one.message)] for one in checkpoints),
         FIELDS,
     )
 

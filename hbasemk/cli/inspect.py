@@ -272,7 +272,7 @@ def status(session: Session) -> None:
                     {
                         "checkpoint": one.name,
                         "until": moment(one.until.timestamp() * 1000),
-                        "message": one.message if session.json else first_line(one.message),
+                        "message": session.message(one.message),
                     }
                     for one in repository.checkpoints()
                 ],

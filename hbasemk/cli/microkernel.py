@@ -13,7 +13,7 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.files import standard_input
-from hbasemk.cli.output import first_line, moment
+from hbasemk.cli.output import moment
 from hbasemk.cli.session import NULL, Revision, Seconds, Session, at, revision_at
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
@@ -210,7 +210,7 @@ def watch(session: Session, path: str, limit: int | None, timeout: float | None,
         token = watching.resume_token
         try:
             for shown, entry in enumerate(watching, 1):
-                message = entry.message if session.json else first_line(entry.message)
+                message = session.message(entry.message)
                 row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
                 names = ["revision", "time", "nodes", "message"]
                 if session.json:

@@ -52,6 +52,10 @@ class Session:
 
         return connect(self.url, create=create, poll_interval=0)
 
+    def message(self, text: str) -> str:
+        """Return a message as the command shows it: whole in JSON, else its first line."""
+        return text if self.json else output.first_line(text)
+
     def end_with_null(self) -> None:
         """End each line with a zero byte, since names may contain line feeds. Raise a usage error for JSON."""
         if self.json:

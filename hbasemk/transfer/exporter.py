@@ -202,7 +202,7 @@ class _Export:
             at = folder.directory(within)
             with _replacing(name, at, self._own()) as temporary:
                 os.symlink(to, temporary, dir_fd=at)
-                self._stamp_link(node, temporary, at)
+                self._stamp_time(node, temporary, at)
             self._done.links += 1
         elif kind == FILE:
             self._write_file(node, folder.directory(within), name)
@@ -253,22 +253,15 @@ class _Export:
                 self._incomplete(node, f"its mode {mode:o} cannot be set ({error.strerror})")
         elif mode is not None:
             self._incomplete(node, f"its mode {_short(mode)} is not a number from 0 to 0o7777")
+        self._stamp_time(node, number)
+
+    def _stamp_time(self, node: Node, entry: int | bytes, at: int | None = None) -> None:
+        """Set the time of an open file or directory, or of the link with this name in ``at``; report an invalid one."""
         mtime = node.get(MTIME)
-        if mtime is not None and not (_is_integer(mtime, -_FARTHEST_NS, _FARTHEST_NS) and _put_time(number, mtime)):
+        if mtime is not None and not (_is_integer(mtime, -_FARTHEST_NS, _FARTHEST_NS) and _put_time(entry, at, mtime)):
             self._incomplete(
                 node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps"
             )
-
-    def _stamp_link(self, node: Node, name: bytes, at: int) -> None:
-        mtime = node.get(MTIME)
-        if mtime is None:
-            return
-        if _is_integer(mtime, -_FARTHEST_NS, _FARTHEST_NS):
-            with contextlib.suppress(NotImplementedError, OverflowError, OSError):
-                os.utime(name, ns=(mtime, mtime), dir_fd=at, follow_symlinks=False)
-                if _is_near(os.stat(name, dir_fd=at, follow_symlinks=False), mtime):
-                    return
-        self._incomplete(node, f"its time {_short(mtime)} is not one (in ns since 1970) that this file system keeps")
 
     def _skip(self, node: Node, reason: str) -> None:
         self._done.skipped.append((node.path, reason))
@@ -291,17 +284,15 @@ def _is_integer(value: object, lowest: int, highest: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
-def _put_time(number: int, mtime: int) -> bool:
-    """Set a file's time; return False if the file system stored another one."""
+def _put_time(entry: int | bytes, at: int | None, mtime: int) -> bool:
+    """Set the time of a descriptor, or of a link in a directory; return False if the file system stored another one."""
+    follow = at is None
     try:
-        os.utime(number, ns=(mtime, mtime))
-    except (OverflowError, OSError):
+        os.utime(entry, ns=(mtime, mtime), dir_fd=at, follow_symlinks=follow)
+        stored = os.stat(entry, dir_fd=at, follow_symlinks=follow).st_mtime_ns
+    except (NotImplementedError, OverflowError, OSError):
         return False
-    return _is_near(os.fstat(number), mtime)
-
-
-def _is_near(status: os.stat_result, mtime: int) -> bool:
-    return abs(status.st_mtime_ns - mtime) < _MARGIN_NS
+    return abs(stored - mtime) < _MARGIN_NS
 
 
 def _link_target(target: object) -> bytes:
