@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
@@ -27,9 +29,18 @@ class _Stopped(Exception):
     """Another job failed before its gate, so this one does not start."""
 
 
+def _end_with_parent() -> None:
+    """End this worker process, also in the middle of a job, when its parent process was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
 def _serve(pipe: Connection) -> None:
     """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def gate() -> None:
         pipe.send(("ready", None))

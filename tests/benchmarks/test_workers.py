@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +57,31 @@ def test_workers_have_the_present_environment(workers: Workers, monkeypatch: pyt
     monkeypatch.setenv("HBASEMK_TEST_OF_WORKERS", "2")
     assert other.run([(variable, ("HBASEMK_TEST_OF_WORKERS",))]) == ["2"]
     other.close()
+
+
+def works_for_long(gate: Gate, file: str) -> None:
+    gate()
+    Path(file).write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    job = (
+        f"from tests.benchmarks.test_workers import works_for_long; Workers().run([(works_for_long, ({str(file)!r},))])"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", f"from benchmarks.workers import Workers; {job}"])
+    deadline = time.monotonic() + 60
+    while not file.exists() or not file.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    worker = Path("/proc") / file.read_text()
+    # The process that adopts it may leave its entry until it has asked for its status.
+    while worker.exists() and "Z (zombie)" not in (worker / "status").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_all_jobs_wait_until_all_are_ready(workers: Workers) -> None:
