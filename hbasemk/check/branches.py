@@ -48,7 +48,7 @@ class BranchesCheck:
         elif head.how == MERGED and head.into is not None:
             outcome = self._context.status(head.into).outcome
             is_decided = outcome in (Outcome.COMMITTED, Outcome.ABORTED)
-            if not is_decided and not (outcome is Outcome.ABSENT and self._context.is_trimmed(head.into)):
+            if not is_decided and not self._context.is_trimmed(head.into):
                 yield Problem(
                     kinds.BRANCH_HEAD, "", at, f"it was merged as {text(head.into)}, which is {outcome.value}"
                 )

@@ -110,7 +110,7 @@ class CheckContext:
 
     def is_trimmed(self, revision: int) -> bool:
         """Return whether the journal row of a trunk revision may have been deleted; call it after the read."""
-        if revision > self._trimmed and self.store.supports_transactions:
+        if revision > self._trimmed:
             try:
                 self._trimmed = fence.read_trim_level(self.store).revision
             except FormatError:

@@ -76,7 +76,10 @@ class JournalCheck:
         at = text(entry.revision)
         row = entry.row
         if self._is_deleted_before(entry):
-            detail = "a process that slept wrote to its row, which a collector had deleted; the next collector deletes it again"
+            detail = (
+                "a process that slept wrote to its row, which a collector had deleted; a later run deletes it again, on HBase "
+                "only one with --full"
+            )
             yield Problem(kinds.BRANCH if row.is_branch else kinds.ROW_AGAIN, "", at, detail, kinds.LEFTOVER)
             return
         yield from _check_shape(entry, root=entry.revision == self._context.settings.root_revision)
@@ -93,9 +96,11 @@ class JournalCheck:
         """Return whether a collector had deleted this row, and a process that slept, or a repeated request, wrote it again."""
         if entry.row.value(schema.COMMITTED) is None:
             return self._context.is_collected(entry.revision)
-        # Everything that collectors delete was decided, and swept if it was aborted.
+        # Everything that collectors delete was decided, and swept if it was aborted. A hidden revision was aborted.
         is_open = entry.status.outcome is Outcome.PENDING or (entry.row.aborted and entry.status.swept is None)
-        return is_open and not entry.row.is_branch and self._context.is_trimmed(entry.revision)
+        is_hidden = self._watermark is not None and entry.revision in self._watermark.hidden
+        is_wrong = is_open or (is_hidden and entry.row.committed)
+        return is_wrong and not entry.row.is_branch and self._context.is_trimmed(entry.revision)
 
     def _check_id(self, entry: _Entry) -> Iterator[Problem]:
         created_ms = entry.row.created_ms
@@ -137,9 +142,11 @@ class JournalCheck:
         outcome = self._context.status(base).outcome
         if outcome is not Outcome.COMMITTED:
             outcome = self._context.current_status(base).outcome
+        if outcome in (Outcome.ABSENT, Outcome.PENDING) and self._context.is_trimmed(base):
+            # A row that is there was created by a repeated request.
+            return
         if outcome is Outcome.ABSENT:
-            if not self._context.is_trimmed(base):
-                yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
+            yield Problem(kinds.BASE, "", at, f"its base {name} does not exist")
         elif outcome is Outcome.PENDING or (outcome is Outcome.ABORTED and not self._is_final(base)):
             # A watermark may be an aborted revision; it then names a snapshot like any other.
             yield Problem(kinds.BASE, "", at, f"its base {name} is {outcome.value}")
@@ -206,7 +213,8 @@ class JournalCheck:
         for part in batched(hidden, ROWS):
             self._context.load(part)
             for revision in part:
-                if self._context.status(revision).outcome is Outcome.COMMITTED:
+                committed = self._context.status(revision).outcome is Outcome.COMMITTED
+                if committed and not self._context.is_trimmed(revision):
                     detail = "it is committed, but instances that opened above it do not see it"
                     yield Problem(kinds.HIDDEN, "", text(revision), detail, repairable=True)
 

@@ -10,6 +10,7 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.horizon import Horizon
+from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims, WriterLog
 from hbasemk.store.abc import Get, Row
@@ -42,6 +43,8 @@ class Logs:
                     yield from self._check_watermark(where, Watermark.revision_of(cell.value))
                 elif cell[:2] == schema.HORIZON:
                     Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON))
+                elif cell[:2] == schema.TRIMMED:
+                    TrimLevel.decode(cell.value, (schema.CLUSTER, row.key, schema.TRIMMED))
             except FormatError as error:
                 yield Problem(kinds.LOG, where, "", str(error))
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.problem import Problem
-from hbasemk.errors import ConflictError, FormatError, LeaseLostError
+from hbasemk.errors import ConflictError, FormatError, LeaseLostError, RevisionCollectedError
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel import rollback
 from hbasemk.kernel.commit import change_set
@@ -64,8 +64,9 @@ class Repair:
             return None
         try:
             return self._actions[problem.kind](problem)
-        except (ConflictError, FormatError):
-            # Other instances keep changing the same data, or required data is itself damaged, which the check reports.
+        except (ConflictError, FormatError, RevisionCollectedError):
+            # Other instances keep changing the same data, a collector has deleted its journal row, or required data is itself
+            # damaged, which the check reports.
             return None
 
     # --- cells -------------------------------------------------------------------------------------------

@@ -95,7 +95,10 @@ COLLECTED: Final[Column] = (DATA, b"collected")
 COLLECTED_ROWS: Final[Column] = (DATA, b"collectedRows")
 """How far it has deleted rows of ended branches and late cells."""
 TRIMMED: Final[Column] = (DATA, b"trimmed")
-"""Up to where rows of the journal may be deleted (``trim_level.py``)."""
+"""Up to where rows of the journal may be deleted (``trim_level.py``). In a store that does not order all writes, the cell is in
+:data:`LOGS_TAIL`."""
+DELETED_ROWS: Final[Column] = (DATA, b"deletedRows")
+"""In a store that does not order all writes: how far the collector has deleted journal rows of trunk."""
 LEASE: Final[Column] = (DATA, b"lease")
 CLOCK: Final[Column] = (DATA, b"clock")
 CLOCK_ONCE: Final = b"clock:"
@@ -104,7 +107,8 @@ CHILD_COUNT: Final[Column] = (DATA, b"childCount")
 LOGS_HEAD: Final = b"log"
 """The key of the row before the writers' logs, with a copy of the watermark's revision, 8 bytes. Polls read it first."""
 LOGS_TAIL: Final = b"log;"
-"""The key of the row after the writers' logs, with the horizon and the notice of checkpoints. Polls read it last."""
+"""The key of the row after the writers' logs, with the horizon, the trim level and the notice of checkpoints. Polls read it
+last."""
 LOGS_END: Final = b"log<"
 LOG: Final[Column] = (DATA, b"log")
 """The ids that a writer has announced (``writer_log.py``)."""

@@ -1,6 +1,6 @@
 """The trim level: up to where rows of the journal, and the numbers of their writes, may be deleted.
 
-Only a store that orders all writes has one. See ``docs/protocol.md``, section 9.
+See ``docs/protocol.md``, section 9.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
+from hbasemk.store.abc import Column
 
 
 class TrimLevel(NamedTuple):
     """Rows of trunk revisions up to ``revision`` may be deleted, and what is known of the writes up to ``arrival``.
 
-    These writes are of rows up to ``revision`` only. Both numbers only rise.
+    These writes are of rows up to ``revision`` only. Both numbers only rise. ``arrival`` is 0 in a store that does not order all
+    writes.
     """
 
     arrival: int = 0
@@ -24,13 +26,17 @@ class TrimLevel(NamedTuple):
         return revisions.to_bytes(self)
 
     @classmethod
-    def decode(cls, data: bytes | None) -> TrimLevel:
-        """Parse the cell (None: nothing has ever been deleted); raise FormatError if it is damaged."""
+    def decode(
+        cls,
+        data: bytes | None,
+        place: tuple[str, bytes, Column] = (schema.CLUSTER, schema.SETTINGS_ROW, schema.TRIMMED),
+    ) -> TrimLevel:
+        """Parse the cell at a place (None: nothing has ever been deleted); raise FormatError if it is damaged."""
         try:
             return cls() if data is None else cls(*revisions.from_bytes(data))
         except (TypeError, ValueError) as error:
             reason = "the trim level must be an arrival number and a revision id, 8 bytes each"
-            raise schema.damaged(reason, schema.CLUSTER, schema.SETTINGS_ROW, schema.TRIMMED) from error
+            raise schema.damaged(reason, *place) from error
 
 
 NOTHING_TRIMMED: Final = TrimLevel()

@@ -68,7 +68,8 @@ class PeriodicWork(Committing):
         self._folds.run()
         if self._lease.held and self._runtime.monotonic() >= self._sweep_due:
             self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
-            self._branches.sweep(BRANCH_RETENTION_MS)
+            # In HBase a scan from the begin steps over the markers of deleted rows.
+            self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon)
             self._checkpoint_cells.remove_expired()
             self._recovery.recover_late()
         self._advance()

@@ -166,8 +166,12 @@ def hide_aborted(instance: Instance, revision: int) -> bool | None:
 
 
 def show_committed(instance: Instance, revision: int) -> bool:
-    """Show a committed revision that the watermark hides; return whether it was one."""
-    return instance.outcomes.of(revision) is Outcome.COMMITTED and instance.recovery.show(revision)
+    """Show a committed revision that the watermark hides; return whether it was one.
+
+    It was none if a process that slept has committed a row that a repeated request had created again.
+    """
+    is_committed = instance.outcomes.of(revision) is Outcome.COMMITTED and not instance.journal.is_trimmed(revision)
+    return is_committed and instance.recovery.show(revision)
 
 
 def pass_committed(instance: Instance, revision: int) -> bool:

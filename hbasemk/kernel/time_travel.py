@@ -142,8 +142,12 @@ def _downwards(instance: Instance, from_ms: int) -> Iterator[_Found]:
 
 
 def _decided(instance: Instance, scan: Scan) -> Iterator[_Found]:
+    # Rows up to the trim level are deleted, or no revisions. HBase would step over the markers.
+    trimmed = instance.journal.fence.trimmed
+    if scan.reverse:
+        scan = scan._replace(stop=schema.revision_key(trimmed))
     for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan)):
-        if not row.is_branch and not row.aborted:
+        if not row.is_branch and not row.aborted and row.revision > trimmed:
             yield _Found(row.revision, _decided_ms(row))
 
 

@@ -9,7 +9,7 @@ import pytest
 from hbasemk import BlobNotFoundError, BranchError, RevisionCollectedError, Settings, UnknownRevisionError, connect
 from hbasemk.format import paths, revisions, schema
 from hbasemk.kernel import blobs as kernel_blobs
-from hbasemk.kernel.collection import unused_blobs
+from hbasemk.kernel.collection import journal_rows, unused_blobs
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.progress import Progress
 from hbasemk.kernel.ids.leases import lease_of
@@ -125,6 +125,8 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
         assert found == estimated
         assert (found["superseded versions"] > 10, found["cells of deleted nodes"] > 3) == (True, True)
         assert found["cells of ended branches"] == 1
+        # A run deletes the journal rows that an earlier run has used.
+        assert not Collector(instance).run(1, full=True).cells.keys() - {journal_rows.KIND}
         assert not Collector(instance).run(1, full=True).cells
         assert dict(branch.head["/a"]) == {"p": 4, "q": "private"}
         branch.merge()
@@ -132,6 +134,48 @@ def test_a_run_over_all_rows_finds_what_an_earlier_run_has_missed(
             assert dict(fresh.head["/a"]) == {"p": "last", "q": "private"}
             one.run(lambda tx: tx.add("/gone", {"again": True}))
             assert fresh.refresh().children("/gone") == []
+
+
+@pytest.mark.integration
+def test_journal_rows_are_deleted_and_a_sleeper_begins_again(
+    hbase: HBase, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_grace(monkeypatch, 0.4, trust=0.2)
+    url = checked(hbase.url(hbase.prefix_with_tables()))
+    with connect(url, poll_interval=0, settings=ROOMY) as one, connect(url, poll_interval=0) as sleeper:
+        instance = instance_of(one)
+        one.run(lambda tx: tx.add("/a", {"p": -1}))
+        old = sleeper.refresh()
+        watch = sleeper.watch(since=old)
+        written = []
+        for number in range(30):
+            one.run(lambda tx, number=number: tx.set("/a", "p", number))
+            written.append(one.head.revision)
+        one.run(lambda tx: (tx.remove("/a"), tx.add("/b", {"p": 30})))
+        for number in range(3):
+            collect(instance)
+            one.run(lambda tx, number=number: tx.set("/b", "q", number))
+        assert collect(instance)[journal_rows.KIND] > 0
+        rows = instance.store.scan(schema.JOURNAL, Scan(None, None, 1000, columns=(schema.COMMITTED,)))
+        kept = {int.from_bytes(row.key[:8], "big") for row in rows}
+        assert not kept & {revisions.from_text(revision) for revision in written}
+        assert one.oldest is not None
+        assert min(kept) <= revisions.from_text(one.oldest) in kept
+        # It has read none of the deleted rows.
+        head = sleeper.refresh()
+        assert head.revision == one.refresh().revision
+        assert dict(head["/b"]) == {"p": 30, "q": 2}
+        assert "/a" not in head
+        with pytest.raises(RevisionCollectedError):
+            next(watch)
+        with pytest.raises(RevisionCollectedError):
+            old["/a"]
+        with pytest.raises(RevisionCollectedError):
+            one.outcome(written[0])
+        sleeper.run(lambda tx: tx.set("/b", "p", 31))
+        with connect(url, poll_interval=0) as fresh:
+            assert fresh.head["/b"]["p"] == one.refresh()["/b"]["p"] == 31
+            assert [entry.revision for entry in fresh.log()][-1] == fresh.oldest
 
 
 @pytest.mark.integration

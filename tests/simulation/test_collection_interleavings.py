@@ -315,6 +315,12 @@ def cells(store: MemoryStore) -> dict[tuple[str, bytes], list[Any]]:
     }
 
 
+def collect_all(one: Instance) -> None:
+    """Collect until nothing is left. Without an order of writes, a run deletes the journal rows that an earlier one has used."""
+    for _ in range(1 if one.store.supports_transactions else 2):
+        Collector(one).run(RETENTION_MS)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("way", proof.sampled(WAYS, lambda position, _: position in (1, 3)))
@@ -331,21 +337,21 @@ def test_a_collector_that_fails_at_any_store_call_is_continued_by_another(way: s
     steps.fail(-1, "")
     before = tree(one, one.head())
     steps.steps = 0
-    Collector(one).run(RETENTION_MS)
+    collect_all(one)
     assert cells(store) != cells(prepared.store)
     undisturbed, calls = cells(store), steps.steps
     trimmed = sum(table == schema.JOURNAL for table, _ in cells(prepared.store).keys() - undisturbed.keys())
-    assert (trimmed > 3) is ordered
+    assert trimmed > 3
     assert calls > 20
     for at in range(calls):
         store, world, steps, one = site()
         steps.fail(at, way)
         with contextlib.suppress(Died, HbasemkError):
-            Collector(one).run(RETENTION_MS)
+            collect_all(one)
         steps.heal()
         other = open_instance(store, world, mac=3)
         assert tree(other, other.head()) == before, f"{way} at {at}"
-        Collector(other).run(RETENTION_MS)
+        collect_all(other)
         assert cells(store) == undisturbed, f"{way} at {at}"
         assert tree(other, other.head()) == before
         check_tables(other)

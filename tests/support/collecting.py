@@ -27,7 +27,7 @@ def commit(instance: Instance, *operations: Operation) -> int:
 def set_grace(patch: pytest.MonkeyPatch, grace: float, trust: float | None = None) -> None:
     """Let collectors wait ``grace`` seconds before they delete, and readers rely on a horizon for ``trust`` seconds."""
     for name in ("GRACE", "GRACE_APART"):
-        patch.setattr(collector, name, grace)
+        patch.setattr(fence, name, grace)
     if trust is not None:
         patch.setattr(fence, "TRUST", trust)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hbasemk.errors import HbasemkError
+from hbasemk.format import revisions
 from hbasemk.format.branch_head import BranchClaim
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.branches.branch_revisions import BranchRevisions
@@ -44,7 +46,7 @@ def claims_begin_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 def leases_of_any_age_go(patch: pytest.MonkeyPatch) -> None:
     old = leases.old_leases
-    patch.setattr(leases, "old_leases", lambda store, _: old(store, 2**62))
+    patch.setattr(leases, "old_leases", lambda store, _: old(store, revisions.MAX_REVISION))
 
 
 def claims_do_not_learn_the_horizon(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +63,7 @@ def memos_stay(patch: pytest.MonkeyPatch) -> None:
 
 def memos_of_any_view_go(patch: pytest.MonkeyPatch) -> None:
     old = memos.old_memos
-    patch.setattr(memos, "old_memos", lambda store, _: old(store, 2**62))
+    patch.setattr(memos, "old_memos", lambda store, _: old(store, revisions.MAX_REVISION))
 
 
 def outcomes_without_a_row(patch: pytest.MonkeyPatch) -> None:
@@ -90,6 +92,22 @@ def rows_of_open_branches_go(patch: pytest.MonkeyPatch) -> None:
 
 def sleepers_go_on(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(News, "is_complete", property(lambda _: True, lambda *_: None))
+
+
+def long_polls_trusted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence.Fence, "is_recent", lambda *_: True)
+
+
+def rows_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fence.Fence, "known_trim_level", property(lambda self: self.trimmed))
+
+
+def rows_go_above_the_watermark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        journal_rows,
+        "settings",
+        SimpleNamespace(read_watermark=lambda _: SimpleNamespace(revision=revisions.MAX_REVISION)),
+    )
 
 
 def rows_that_are_gone_overlooked(patch: pytest.MonkeyPatch) -> None:
@@ -129,7 +147,9 @@ def journal_readers_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_go_before_their_use(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(journal_rows, "read_progress", lambda _: (Progress(2**62, 2**62), None))
+    patch.setattr(
+        journal_rows, "read_progress", lambda _: (Progress(revisions.MAX_REVISION, revisions.MAX_REVISION), None)
+    )
 
 
 def the_row_of_the_horizon_goes(patch: pytest.MonkeyPatch) -> None:

@@ -383,12 +383,12 @@ class Branches(Committing):
         with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
             self._heads.abandon_always(root)
 
-    def sweep(self, retention_ms: int | None) -> list[int]:
+    def sweep(self, retention_ms: int | None, above: int = 0) -> list[int]:
         """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.
 
-        Returns the first revisions of the swept branches.
+        ``above``: look only at branches above this id. Returns the first revisions of the swept branches.
         """
-        swept = self._heads.sweep(retention_ms)
+        swept = self._heads.sweep(retention_ms, above)
         for own_revisions in swept.values():
             for revision in own_revisions:
                 self._revisions.drop(revision)

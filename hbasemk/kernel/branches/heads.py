@@ -137,7 +137,7 @@ class BranchHeads:
 
     # --- the sweep ---------------------------------------------------------------------------------------
 
-    def sweep(self, retention_ms: int | None) -> dict[int, list[int]]:
+    def sweep(self, retention_ms: int | None, above: int = 0) -> dict[int, list[int]]:
         """Abandon branches without commits for the retention time, and delete the cells of ended branches.
 
         Ages are measured by the store's clock. ``retention_ms`` 0 abandons every branch, None abandons none. The sweep
@@ -145,13 +145,14 @@ class BranchHeads:
         also deletes aborted revisions of live branches that a dead writer did not roll back.
 
         Returns the swept revisions by each branch's first revision. The sweep is idempotent and may run concurrently. It
-        reads all branch rows of the journal in batches, and again the flags of the rows that stay. Raises FormatError at
-        the end if the changes of a revision are damaged.
+        reads the branch rows of the journal above an id in batches, and again the flags of the rows that stay. A branch that
+        is not swept is above the horizon, so below it only a request that arrived late can have left a row. Raises FormatError
+        at the end if the changes of a revision are damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
         ended_ms = ENDED_MS if retention_ms is None else min(retention_ms, ENDED_MS)
-        heads, unswept = self._all_unswept()
+        heads, unswept = self._all_unswept(above)
         staying: dict[int, list[int]] = {}
         swept = {}
         damaged: list[FormatError] = []
@@ -174,12 +175,13 @@ class BranchHeads:
             raise damaged[0]
         return swept
 
-    def _all_unswept(self) -> tuple[dict[int, Cell], dict[int, list[int]]]:
-        """Return the head cells of all branches, and the unswept revisions of each branch."""
+    def _all_unswept(self, above: int = 0) -> tuple[dict[int, Cell], dict[int, list[int]]]:
+        """Return the head cells of all branches above an id, and the unswept revisions of each branch."""
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
+        scan = Scan(schema.revision_key(above + 1), None, 1000, columns=columns)
         heads: dict[int, Cell] = {}
         unswept: dict[int, list[int]] = {}
-        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, Scan(None, None, 1000, columns=columns))):
+        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
             root, head = row.branch_root, row.cell(schema.BRANCH_HEAD)
             if root is None or not row.is_branch:
                 continue

@@ -18,6 +18,7 @@ from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel import settings
 from hbasemk.kernel.collection import (
     every_row,
+    journal_rows,
     lost_uploads,
     other_cells,
     raising,
@@ -27,7 +28,6 @@ from hbasemk.kernel.collection.node_cells import ROWS, NodeCells, removed
 from hbasemk.kernel.collection.progress import Progress, read_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.fence import GRACE, GRACE_APART
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
 from hbasemk.store.abc import NewCell, Put, Scan
 
@@ -96,22 +96,23 @@ class Collector:
         """Wait until all readers know the present horizon; return it."""
         runtime, fence = self._instance.runtime, self._instance.journal.fence
         fence.refresh()
-        while fence.known_for(self.grace) < fence.horizon:
-            runtime.sleep(self.grace / 4)
+        while fence.known_horizon < fence.horizon or fence.known_trim_level < fence.trimmed:
+            runtime.sleep(fence.grace / 4)
         return fence.horizon
 
     @property
     def grace(self) -> float:
         """Seconds between the publication of a horizon and the first deletion."""
-        return GRACE if self._store.supports_transactions else GRACE_APART
+        return self._instance.journal.fence.grace
 
     def publish(self, retention_ms: int) -> None:
-        """Raise the horizon as far as the retention, branches and checkpoints allow."""
+        """Raise the horizon as far as the retention, branches and checkpoints allow; also the trim level on HBase."""
         instance = self._instance
         instance.poll()
         instance.recovery.advance()
         raising.raise_horizon(instance, retention_ms)
         instance.journal.fence.refresh()
+        journal_rows.publish(instance)
 
     def collect(self, remembered_ms: int, report: Report, windows: int | None = None) -> bool:
         """Delete what no view needs, up to the horizon that all readers know; return whether nothing is left to do.
@@ -119,7 +120,7 @@ class Collector:
         ``windows``: do at most so many windows; one of a hot node counts as several. Marks of deletions are deleted when the
         horizon has passed them by ``remembered_ms``.
         """
-        horizon = report.horizon = self._instance.journal.fence.known_for(self.grace)
+        horizon = report.horizon = self._instance.journal.fence.known_horizon
         if not horizon:
             return True
         cells = self._node_cells(report)

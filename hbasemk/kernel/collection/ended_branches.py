@@ -25,12 +25,13 @@ def collect(run: Run, rows: Sequence[JournalRow]) -> None:
     store = run.instance.store
     found = list(journal_rows(store, [row.revision for row in rows], (schema.BRANCH, schema.COMMITTED, schema.SWEPT)))
     roots = {row.branch_root for row in found if row.branch_root is not None}
-    first = {row.revision: row for row in journal_rows(store, sorted(roots), (schema.NONCE, schema.SWEPT))}
+    columns = (schema.NONCE, schema.SWEPT, *([schema.BRANCH_VIEW] if run.full else []))
+    first = {row.revision: row for row in journal_rows(store, sorted(roots), columns)}
     gone: list[JournalRow] = []
     for row in found:
         root = None if row.branch_root is None else first[row.branch_root]
-        if root is not None and root.cells and root.swept is None:
-            # The branch has not ended, or a sweep has yet to delete its cells.
+        if root is not None and root.cells and root.swept is None and root.value(schema.BRANCH_VIEW) is None:
+            # A full run deletes it: the view would hold the horizon back, so a request that arrived late has written the row.
             continue
         if row.swept is not None or row.value(schema.COMMITTED) is None or _is_rolled_back(run, row.revision):
             gone.append(row)

@@ -7,18 +7,20 @@ all of the deleted rows learns this with its next poll, and begins again. See ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.trim_level import TrimLevel
+from hbasemk.kernel import settings
 from hbasemk.kernel.collection import late_cells
 from hbasemk.kernel.collection.progress import read_progress
 from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Scan
+from hbasemk.store.abc import Get, NewCell, Put, Scan
 
 KIND: Final = "journal rows"
 BATCH: Final = 1000
@@ -32,9 +34,24 @@ def collect(run: Run) -> None:
     A pending row there was created by a request that was repeated: the revision was decided long ago. So the collector deletes
     only the row, never cells of a revision that may have committed.
     """
+    if run.instance.store.supports_transactions:
+        _collect_by_arrival(run)
+    else:
+        _collect_published(run)
+
+
+def _delete(run: Run, rows: Sequence[JournalRow]) -> None:
+    # What is written later is found by a run that looks at everything: the watermark hides the revision.
+    late_cells.collect(run, [row for row in rows if row.swept == schema.SWEPT_IN_DOUBT])
+    run.delete_rows(KIND, schema.JOURNAL, [row.key for row in rows])
+
+
+# --- a store that orders all writes --------------------------------------------------------------------------
+
+
+def _collect_by_arrival(run: Run) -> None:
+    """Publish the trim level, and delete the rows up to it: a poll that misses one learns the level in the same transaction."""
     store = run.instance.store
-    if not store.supports_transactions:
-        return
     collected, forgotten = read_progress(store)[0]
     if not run.writes:
         # A run that writes has moved the passes first.
@@ -46,21 +63,10 @@ def collect(run: Run) -> None:
         if level != found and not fence.publish_trim_level(store, found, level):
             # Another collector has published another level, and deletes the rows.
             return
-    scan = Scan(None, schema.revision_key(limit + 1), BATCH, columns=_COLUMNS)
-    while True:
-        rows = store.scan(schema.JOURNAL, scan)
-        _delete(run, [row for row in journal_row.decode(rows) if not row.is_branch and row.key not in _NOTICES])
-        if len(rows) < BATCH:
-            break
-        scan = scan._replace(start=rows[-1].key + b"\0")
+    for _ in _delete_between(run, 0, limit):
+        pass
     if run.writes:
         store.forget_arrivals(schema.JOURNAL, level.arrival)
-
-
-def _delete(run: Run, rows: Sequence[JournalRow]) -> None:
-    # What is written later is found by a run that looks at everything: the watermark hides the revision.
-    late_cells.collect(run, [row for row in rows if row.swept == schema.SWEPT_IN_DOUBT])
-    run.delete_rows(KIND, schema.JOURNAL, [row.key for row in rows])
 
 
 def _writes_up_to(store: RetryingStore, after: int, limit: int) -> int:
@@ -75,3 +81,57 @@ def _writes_up_to(store: RetryingStore, after: int, limit: int) -> int:
         else:
             after = last
     return after
+
+
+def _delete_between(run: Run, low: int, high: int) -> Iterator[int]:
+    """Delete the rows above one id, up to another; yield the id up to which this is done, after each batch."""
+    while low < high:
+        scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), BATCH, columns=_COLUMNS)
+        rows = run.instance.store.scan(schema.JOURNAL, scan)
+        _delete(run, [row for row in journal_row.decode(rows) if not row.is_branch and row.key not in _NOTICES])
+        low = high if len(rows) < BATCH else int.from_bytes(rows[-1].key[:8], "big")
+        yield low
+
+
+# --- other stores --------------------------------------------------------------------------------------------
+
+
+def publish(instance: Instance) -> None:
+    """Raise the trim level, in a store that does not order all writes, before the run waits until all readers know it.
+
+    It is at most the watermark, as the settings row shows it now: an instance that begins again begins there.
+    """
+    store = instance.store
+    if store.supports_transactions:
+        return
+    found = fence.read_trim_level(store)
+    limit = min(_unneeded(store, instance.journal.fence.horizon), settings.read_watermark(store).revision)
+    if limit > found.revision:
+        fence.publish_trim_level(store, found, found._replace(revision=limit))
+        # Only what the store shows counts: if its clock went back, an earlier cell hides the new one.
+        instance.journal.fence.learn_trim_level(fence.read_trim_level(store).revision)
+
+
+def _unneeded(store: RetryingStore, horizon: int) -> int:
+    """Return the id up to which the passes over nodes have used the rows, below a published horizon."""
+    return min(horizon - 1, *read_progress(store)[0])
+
+
+def _collect_published(run: Run) -> None:
+    """Delete the rows up to the trim level that all readers know, and record how far this is done.
+
+    Only a full run reads what lies below: HBase steps over the markers of deleted rows until a major compaction.
+    """
+    store = run.instance.store
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.DELETED_ROWS,))])
+    data = row.cells[0].value if row.cells else b""
+    done = int.from_bytes(data, "big")
+    level = run.instance.journal.fence.known_trim_level
+    if not run.writes:
+        # A run that writes has published the level first.
+        level = max(fence.read_trim_level(store).revision, _unneeded(store, run.horizon))
+    for reached in _delete_between(run, 0 if run.full else done, level):
+        if run.writes and reached > done:
+            # Another collector may write a lower id: then a later run reads deleted rows once more.
+            put = Put(schema.SETTINGS_ROW, [NewCell(*schema.DELETED_ROWS, reached.to_bytes(8, "big"))])
+            store.write(schema.CLUSTER, [put], durable=False)

@@ -26,36 +26,82 @@ GRACE_APART: Final = 60.0
 """As :data:`GRACE`, if they measure time on machines of their own: a machine may stand still without noticing it."""
 
 
+class Learned:
+    """A revision that only rises, and when this instance learned it, by the monotonic clock."""
+
+    __slots__ = ("_times", "revision")
+
+    def __init__(self, revision: int, now: float) -> None:
+        self.revision = revision
+        self._times = [(revision, now)]
+
+    def learn(self, revision: int, now: float) -> None:
+        """Record a revision; a lower one changes nothing."""
+        if revision > self.revision:
+            self.revision = revision
+            self._times.append((revision, now))
+
+    def before(self, since: float) -> int:
+        """Return the highest revision that this instance has known since a time; 0 if there is none."""
+        times = self._times
+        while len(times) > 1 and times[1][1] <= since:
+            del times[0]
+        return times[0][0] if times[0][1] <= since else 0
+
+
 class Fence:
-    """What one instance knows of the horizon."""
+    """What one instance knows of the horizon, and of the trim level in a store that does not order all writes."""
 
     def __init__(self, store: RetryingStore, runtime: Runtime, horizon: int) -> None:
         self._store = store
         self._runtime = runtime
-        self.horizon = horizon
-        self._learned = [(horizon, runtime.monotonic())]
+        self._horizon = Learned(horizon, runtime.monotonic())
+        self._trimmed = Learned(0, runtime.monotonic())
         self._known_at = float("-inf")
         self._passed: tuple[int, int] | None = None
 
     @property
+    def horizon(self) -> int:
+        """The newest horizon that this instance has read."""
+        return self._horizon.revision
+
+    @property
+    def trimmed(self) -> int:
+        """In a store that does not order all writes: the newest trim level that this instance has read."""
+        return self._trimmed.revision
+
+    @property
+    def grace(self) -> float:
+        """Seconds between the publication of a horizon or trim level and the first deletion."""
+        return GRACE if self._store.supports_transactions else GRACE_APART
+
+    @property
     def is_trusted(self) -> bool:
         """Whether deletion for a later horizon than :attr:`horizon` cannot have begun yet."""
-        return self._runtime.monotonic() - self._known_at < TRUST
+        return self.is_recent(self._known_at)
+
+    def is_recent(self, began: float) -> bool:
+        """Return whether deletion for what was published since this moment cannot have begun yet."""
+        return self._runtime.monotonic() - began < TRUST
 
     def learn(self, horizon: int, began: float) -> None:
         """Record the horizon that a read found; ``began``: when the read began, by the monotonic clock."""
-        if horizon > self.horizon:
-            self.horizon = horizon
-            self._learned.append((horizon, self._runtime.monotonic()))
+        self._horizon.learn(horizon, self._runtime.monotonic())
         self._known_at = max(self._known_at, began)
 
-    def known_for(self, seconds: float) -> int:
-        """Return the highest horizon that this instance has known for so long; 0 if there is none."""
-        since = self._runtime.monotonic() - seconds
-        learned = self._learned
-        while len(learned) > 1 and learned[1][1] <= since:
-            del learned[0]
-        return learned[0][0] if learned[0][1] <= since else 0
+    def learn_trim_level(self, trimmed: int) -> None:
+        """Record the trim level that a read found."""
+        self._trimmed.learn(trimmed, self._runtime.monotonic())
+
+    @property
+    def known_horizon(self) -> int:
+        """The highest horizon that this instance has known for the grace time, so that all readers know it; 0: none."""
+        return self._horizon.before(self._runtime.monotonic() - self.grace)
+
+    @property
+    def known_trim_level(self) -> int:
+        """The same of the trim level."""
+        return self._trimmed.before(self._runtime.monotonic() - self.grace)
 
     def refresh(self) -> int:
         """Read the horizon now. One round trip."""
@@ -120,17 +166,28 @@ def publish(store: RetryingStore, announced: Horizon, new: Horizon) -> bool:
 def publish_trim_level(store: RetryingStore, found: TrimLevel, new: TrimLevel) -> bool:
     """Publish a trim level by compare-and-set, where every poll learns it; return whether it is published."""
     data = new.encode()
+    table, row, column = trim_level_place(store)
+    expected = None if found == NOTHING_TRIMMED else found.encode()
+    put = Put(row, [NewCell(*column, data)])
+    if not store.supports_transactions:
+        return store.check_and_write(table, column, expected, put) or read_trim_level(store) == new
     # The same transaction writes the journal row by which polls learn it. So the last write of that row is never forgotten.
     notice = Put(schema.revision_key(schema.NOTICE), [NewCell(*schema.NOTICE_TRIMMED, data)])
-    put = Put(schema.SETTINGS_ROW, [NewCell(*schema.TRIMMED, data)])
-    decision = Decision(schema.CLUSTER, schema.TRIMMED, None if found == NOTHING_TRIMMED else found.encode(), put)
+    decision = Decision(table, column, expected, put)
     return bool(store.write_if(schema.JOURNAL, [notice], (), lambda _: True, decision)) or read_trim_level(store) == new
 
 
 def read_trim_level(store: RetryingStore) -> TrimLevel:
     """Read up to where rows of the journal may be deleted. One round trip."""
-    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.TRIMMED,))])
-    return TrimLevel.decode(row.cells[0].value if row.cells else None)
+    table, key, column = trim_level_place(store)
+    (row,) = store.read(table, [Get(key, columns=(column,))])
+    return TrimLevel.decode(row.cells[0].value if row.cells else None, (table, key, column))
+
+
+def trim_level_place(store: Store) -> tuple[str, bytes, Column]:
+    """Return the table, row and column of the trim level, as :func:`place` does for the horizon."""
+    row = schema.SETTINGS_ROW if store.supports_transactions else schema.LOGS_TAIL
+    return schema.CLUSTER, row, schema.TRIMMED
 
 
 def unrecorded(store: RetryingStore, revision: int) -> RevisionCollectedError:

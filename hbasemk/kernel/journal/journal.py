@@ -144,16 +144,12 @@ class Journal(PolledRevisions):
 
         No round trip for a revision above a horizon that this instance trusts; up to two otherwise.
         """
-        is_branch = revisions.is_branch(revision)
-        # In a store that does not order all writes, the rows of trunk stay.
-        if not is_branch and not self._store.supports_transactions:
-            return False
         # A collector deletes rows only below a horizon that all readers know.
         horizon = self.current_horizon()
         if not horizon or revision > horizon:
             return False
         # A collector deletes rows of branches when the horizon passes them.
-        return is_branch or revision <= read_trim_level(self._store).revision
+        return revisions.is_branch(revision) or revision <= read_trim_level(self._store).revision
 
     def require_recorded(self, revision: int) -> None:
         """Raise RevisionCollectedError if the journal row of a revision may have been deleted; see :meth:`is_trimmed`."""

@@ -13,6 +13,7 @@ from hbasemk.format import journal_row, revisions, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.journal.news import FLAGS, FLAGS_AND_CHANGES, Contents, News
@@ -25,9 +26,10 @@ from hbasemk.store.abc import Row, Scan, scan_all
 BATCH: Final = 1000
 LOGS_AT_ONCE: Final = 2000
 """The rows in one reading of the logs, which are small. More logs take a further call for each such number."""
-POLLED: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.CHECKPOINTS_NOTICE)
+POLLED: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.TRIMMED, schema.CHECKPOINTS_NOTICE)
 LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, LOGS_AT_ONCE, columns=(*POLLED, schema.LOG_HOLDER))
-"""The logs of all writers; before them the watermark, and after them the horizon and the notice of checkpoints."""
+"""The logs of all writers; before them the watermark, and after them the horizon, the trim level and the notice of
+checkpoints."""
 
 
 class Announced:
@@ -36,7 +38,7 @@ class Announced:
     ``new`` are the ids above the cursors. ``gaps`` are the ranges of ids, by machine id, that have left the logs.
     """
 
-    __slots__ = ("bounds", "gaps", "horizon", "logs", "new", "notice", "watermark")
+    __slots__ = ("bounds", "gaps", "horizon", "logs", "new", "notice", "trimmed", "watermark")
 
     def __init__(self) -> None:
         self.new: set[int] = set()
@@ -45,6 +47,7 @@ class Announced:
         self.logs: dict[int, WriterLog] = {}
         self.watermark = 0
         self.horizon = 0
+        self.trimmed = NOTHING_TRIMMED
         self.notice: bytes | None = None
 
 
@@ -101,6 +104,7 @@ class LogPoller:
         first = self._read()
         news = News()
         news.watermark, news.horizon, news.notice = first.watermark, first.horizon, first.notice
+        news.trimmed = first.trimmed
         news.bounds = first.bounds
         known = sequence.positions
         new = {one for one in first.new if one > sequence.floor and one not in known}
@@ -166,6 +170,7 @@ class LogPoller:
                 news.bounds[machine] = max(bound, before)
         # It is at least the horizon of the first reading, and covers the logs that were deleted meanwhile.
         news.horizon = max(news.horizon, second.horizon)
+        news.trimmed = max(news.trimmed, second.trimmed)
         news.highest = max([news.highest, *second.new])
         limit = min(limits, default=revisions.MAX_REVISION)
         waits = [one for one in news.committed if one >= limit]
@@ -216,5 +221,7 @@ def _read_mark(row: Row, found: Announced) -> None:
             found.watermark = Watermark.revision_of(cell.value)
         elif column == schema.HORIZON:
             found.horizon = Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON)).revision
+        elif column == schema.TRIMMED:
+            found.trimmed = TrimLevel.decode(cell.value, (schema.CLUSTER, row.key, schema.TRIMMED))
         elif column == schema.CHECKPOINTS_NOTICE:
             found.notice = cell.value

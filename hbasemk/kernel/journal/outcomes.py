@@ -245,6 +245,7 @@ class Outcomes:
         if revision in self._deferred:
             self.resolve_pending()
         found = self.of(revision)
-        if found is Outcome.ABSENT:
+        if found in (Outcome.ABSENT, Outcome.PENDING):
+            # A row that seems pending below the trim level was created by a request that was repeated.
             self._journal.require_recorded(revision)
         return found

@@ -7,10 +7,11 @@ store: ``arrival_poller.py``, ``log_poller.py``. See ``docs/protocol.md``, secti
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from hbasemk.errors import RevisionCollectedError
+from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
@@ -18,7 +19,7 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
-from hbasemk.kernel.journal.fence import Fence, unrecorded
+from hbasemk.kernel.journal.fence import Fence, read_trim_level, trim_level_place, unrecorded
 from hbasemk.kernel.journal.known_revisions import Arrival, KnownRevisions
 from hbasemk.kernel.journal.log_poller import LogPoller
 from hbasemk.kernel.journal.news import Contents, News
@@ -30,6 +31,9 @@ from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings, read_watermark
+
+BEGINNINGS: Final = 100
+"""So often an instance begins again in one poll, while collectors delete what it needs; each time the watermark is higher."""
 
 
 class PolledRevisions(KnownRevisions):
@@ -46,11 +50,7 @@ class PolledRevisions(KnownRevisions):
         self.unswept = Unswept(runtime)
         self._verified = watermark.revision
         self._contents: dict[int, Sequence[RowChange]] = {}  # read by an attempt that has not succeeded yet
-        self.poller: ArrivalPoller | LogPoller = (
-            ArrivalPoller(store, settings, watermark, self._wants_contents)
-            if store.supports_transactions
-            else LogPoller(store, runtime, watermark, self._wants_contents)
-        )
+        self.poller = self._new_poller(watermark)
         self.fence = Fence(store, runtime, watermark.horizon)
         self._local: dict[int, Arrival] = {}
         self.lacks_own_commit = False
@@ -60,6 +60,11 @@ class PolledRevisions(KnownRevisions):
         self._polled_at = float("-inf")
         self._poll_begun = -1
         self._change_counter: int | None = None
+
+    def _new_poller(self, watermark: Watermark) -> ArrivalPoller | LogPoller:
+        if self._store.supports_transactions:
+            return ArrivalPoller(self._store, self._settings, watermark, self._wants_contents)
+        return LogPoller(self._store, self._runtime, watermark, self._wants_contents)
 
     # --- polls -------------------------------------------------------------------------------------------
 
@@ -85,11 +90,10 @@ class PolledRevisions(KnownRevisions):
             # Before the read: whatever the read misses, because it came later, changes the counter.
             counter = self._store.change_counter()
             began = self._runtime.monotonic()
-            news = self._read_news()
-            self._add_missed(news)
+            news = self._read_news(began)
             self._record(news)
             # Everything up to it is decided. A process that slept wrote an undecided row there, after the row was deleted.
-            decided = max(news.horizon, self.fence.horizon) if self._store.supports_transactions else 0
+            decided = max(news.horizon, self.fence.horizon)
             self.unswept.remove_up_to(decided)
             with self._lock:
                 self._append_all(news.committed, news.contents)
@@ -104,30 +108,32 @@ class PolledRevisions(KnownRevisions):
             self._verified = max(self._verified, news.horizon)
             self._verify_published(news.watermark)
             self.fence.learn(news.horizon, began)
+            if isinstance(self.poller, LogPoller):
+                self.fence.learn_trim_level(news.trimmed.revision)
             self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter
             return news.committed
 
-    def _read_news(self) -> News:
+    def _read_news(self, began: float) -> News:
         """Return what is new. Begin again, as an instance that opens now, if some of it has been deleted.
 
-        In a store that does not order all writes, no collector deletes rows of trunk.
+        ``began``: when the poll began, by the monotonic clock.
         """
-        if isinstance(self.poller, LogPoller):
-            return self.poller.read(self._sequence, self._read_contents)
-        with suppress(RevisionCollectedError):
-            # Raised if a collector deletes a row after it was found to be new; then it may have deleted others, too.
-            news = self.poller.read(self._sequence, self._read_contents)
-            if news.is_complete:
-                return news
-        while True:
+        news = self._read_with(self.poller, self._sequence, self._verified, began, self._read_contents)
+        if news is not None:
+            return news
+        for _ in range(BEGINNINGS):
+            began = self._runtime.monotonic()
             watermark = read_watermark(self._store)
-            poller = ArrivalPoller(self._store, self._settings, watermark, self._wants_contents)
-            news = poller.read(RevisionSequence.first(watermark), lambda *_: {})
-            if news.is_complete:
+            poller = self._new_poller(watermark)
+            first = RevisionSequence.first(watermark)
+            news = self._read_with(poller, first, watermark.revision, began, lambda *_: {})
+            if news is not None:
                 break
+        else:
+            raise schema.damaged("the trim level stays above the watermark", *trim_level_place(self._store))
         with self._lock:
             self._begin_again(watermark, news.committed, self._verified + 1)
             self._verified = max(self._verified, watermark.revision)
@@ -136,6 +142,30 @@ class PolledRevisions(KnownRevisions):
             news.horizon = max(news.horizon, watermark.horizon)
             news.notice = news.notice or len(self._sequence).to_bytes(8, "big")
         return news
+
+    def _read_with(
+        self,
+        poller: ArrivalPoller | LogPoller,
+        sequence: RevisionSequence,
+        verified: int,
+        began: float,
+        read_contents: Callable[..., Contents],
+    ) -> News | None:
+        """Return what a poller finds that is not in the sequence; None if some of it may have been deleted."""
+        try:
+            news = poller.read(sequence, read_contents)
+            if isinstance(poller, LogPoller):
+                self._add_missed(poller, news, sequence, verified, read_contents)
+        except RevisionCollectedError:
+            # A collector deletes a row after it was found to be new; then it may have deleted others, too.
+            return None
+        if isinstance(poller, LogPoller):
+            if not self.fence.is_recent(began):
+                # Deletion for a level that was published after the logs were read may have begun.
+                news.trimmed = max(news.trimmed, read_trim_level(self._store))
+            # Collectors delete rows up to the trim level only. This poll needs those above the verified id.
+            news.is_complete = news.trimmed.revision <= verified
+        return news if news.is_complete else None
 
     def is_recent(self, seconds: float) -> bool:
         """Return whether a poll began less than ``seconds`` ago, and ended; with 0, never, also while the clock stands still.
@@ -212,6 +242,9 @@ class PolledRevisions(KnownRevisions):
             self._repair_append()
             self.contention.committed(revision)
             if revision in self._sequence.positions:
+                return True
+            if revision <= self._sequence.floor and isinstance(self.poller, LogPoller):
+                # The instance has begun again after the decision: everything up to the floor is visible.
                 return True
             valid = states if built_on.extent is None else None
             arrival = Arrival(revision, len(self._sequence), touched, valid, built_on.position)
@@ -291,18 +324,25 @@ class PolledRevisions(KnownRevisions):
         if self._verified < watermark < waiting:
             self._verified = watermark
 
-    def _add_missed(self, news: News) -> None:
-        """Add what is committed up to the horizon. The caller holds the poll lock.
+    def _add_missed(
+        self,
+        poller: LogPoller,
+        news: News,
+        sequence: RevisionSequence,
+        verified: int,
+        read_contents: Callable[..., Contents],
+    ) -> None:
+        """Add what is committed above the verified id, up to the horizon.
 
         In a store that does not order all writes, the logs of writers whose ids are all below the horizon are deleted. So an
         instance that has not verified these ids scans the journal. They join before the later ones that were built on them.
         """
-        if not isinstance(self.poller, LogPoller) or news.horizon <= self._verified:
+        if news.horizon <= verified:
             return
-        found = self.poller.scan(self._sequence, self._verified + 1, news.horizon)
+        found = poller.scan(sequence, verified + 1, news.horizon)
         known = set(news.committed)
-        missed = sorted(one for one in found.committed if one > self._sequence.floor and one not in known)
-        news.contents = {**news.contents, **self._read_contents(missed)}
+        missed = sorted(one for one in found.committed if one > sequence.floor and one not in known)
+        news.contents = {**news.contents, **read_contents(missed)}
         news.committed = sorted(known.union(missed))
         news.deferred.difference_update(missed)
         news.swept |= found.swept

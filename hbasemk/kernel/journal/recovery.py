@@ -64,14 +64,16 @@ class Recovery:
 
         A writer or a gateway may have held such a request longer than the lease lasted. On a store that does not order all
         writes, such a revision was never announced. It has no cells, and nobody waits for it. Scans the journal rows
-        written since the last call; the first call scans all of them.
+        written since the last call; the first call scans all of them. On a store that does not order all writes it does not
+        read rows up to the trim level: what a repeated request writes there is no revision.
         """
         began = scanned = self._scanned_ms
         flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
         end = schema.revision_key(self._journal.low_bound)
         found: list[int] = []
         in_doubt: list[int] = []
-        scan = Scan(None, end, ADVANCE_BATCH, columns=flags, since=began)
+        start = schema.revision_key(self._journal.fence.trimmed + 1)
+        scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=began)
         for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
             scanned = max(scanned, *(cell.timestamp for cell in row.cells))
             if row.is_branch:

@@ -28,6 +28,17 @@ def store(world: World, ordered: bool) -> MemoryStore:
 @pytest.fixture(params=["memory", "sqlite"])
 def ordered_store(world: World, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """An empty store that orders all writes."""
-    if request.param == "memory":
-        return MemoryStore(world.clock, transactions=True)
-    return SqliteStore(str(tmp_path / "content.db"), clock=world.clock)
+    return new_store(request.param, world, tmp_path)
+
+
+@pytest.fixture(params=["memory", "sqlite", "unordered"])
+def trimmed_store(world: World, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store, with or without an order of writes."""
+    return new_store(request.param, world, tmp_path)
+
+
+def new_store(kind: str, world: World, folder: Path) -> Store:
+    """Return an empty store; without an order of writes, deletes leave markers, as in HBase."""
+    if kind == "sqlite":
+        return SqliteStore(str(folder / "content.db"), clock=world.clock)
+    return MemoryStore(world.clock, transactions=True) if kind == "memory" else MarkingStore(world.clock, parallel=True)

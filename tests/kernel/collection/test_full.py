@@ -108,8 +108,11 @@ def test_a_full_run_after_an_ordinary_one_finds_nothing(store: MemoryStore, worl
     one = filled(store, world)
     assert Collector(one).run(RETENTION_MS).cells
     left = cells(store)
-    assert not Collector(one).run(RETENTION_MS, full=True).cells
+    # Without an order of writes, a run deletes the journal rows that an earlier run has used.
+    again = Collector(one).run(RETENTION_MS, full=True).cells
+    assert not again.keys() - ({journal_rows.KIND} if not store.supports_transactions else set())
     assert cells(store) == left
+    assert not Collector(one).run(RETENTION_MS, full=True).cells
 
 
 @BOTH_ORDERS

@@ -23,14 +23,15 @@ from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.support import collection_mutants
 from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.collection_mutants import Mutant, must_fail
+from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
 from tests.support.trimming import recorded, row_of, trim, versions
 
 
 @pytest.fixture
-def store(ordered_store: Store) -> Store:
-    return ordered_store
+def store(trimmed_store: Store) -> Store:
+    return trimmed_store
 
 
 # --- writers that slept --------------------------------------------------------------------------------------
@@ -48,8 +49,9 @@ def test_a_writer_whose_decision_was_trimmed_does_not_guess(
     begun: list[int] = []
 
     def sleep_after(call: Call) -> None:
-        decides = call.method == "write_if" and (in_one or JournalRow(row_of(store, begun[-1])).committed)
-        if begun and decides:
+        decides = call.method == "write_if" or (call.method == "check_and_write" and call.table == schema.JOURNAL)
+        whole = in_one and store.supports_transactions
+        if begun and decides and (whole or JournalRow(row_of(store, begun[-1])).committed):
             faulty.after = None
             other.poll()
             trim(other, world)
@@ -202,6 +204,8 @@ def test_late_cells_of_a_hidden_revision_are_deleted(store: Store, world: World,
     if row_is_gone:
         trim(other, world)
         store.write(schema.NODES, [late])
+        if isinstance(store, MarkingStore):
+            store.compact(reveal=True)
         fresh = open_instance(store, world, mac=3)
         assert tree(fresh)["/a"] == {"p": 0}
         assert not list(IntegrityCheck(fresh).run())
@@ -250,3 +254,18 @@ def test_a_broken_rule_is_found(
     mutant: Mutant, test: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     must_fail(mutant, test, arguments, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("test", "arguments"),
+    [
+        (test_a_writer_whose_decision_was_trimmed_does_not_guess, (False, None)),
+        (test_a_commit_does_not_take_a_trimmed_conflict_for_a_revision_that_never_was, (None,)),
+        (test_a_row_that_a_repeated_request_creates_again_takes_no_cells_with_it, ()),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_absent_rows_that_never_were_are_found_without_an_order_of_writes(
+    test: Callable[..., None], arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    must_fail(collection_mutants.absent_rows_never_were, test, arguments, monkeypatch, ordered=False)

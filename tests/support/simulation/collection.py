@@ -113,6 +113,8 @@ class CollectedSchedule(Schedule):
         simulator.store.forget_arrivals = keep_numbers  # type: ignore[method-assign]
         simulator.store.write = record  # type: ignore[method-assign]
         simulator.store.delete_below = count  # type: ignore[method-assign]
+        self.orders: list[dict[int, int]] = []
+        """The positions that instances knew before they began again, which drops them."""
         self.full = seed % 5 == 4
         self.refused = 0
         self.deleted = 0
@@ -128,6 +130,25 @@ class CollectedSchedule(Schedule):
             simulator.add(f"collector{number}", self.collects)
 
     # --- processes ---------------------------------------------------------------------------------------
+
+    def opened(self, actor: Actor) -> Instance:
+        """Open an instance, and record the order of its arrivals when it begins again."""
+        instance = super().opened(actor)
+        journal = instance.journal
+        begin_again = journal._begin_again
+
+        def record(*arguments: Any) -> None:
+            self.orders.append({revision: journal.sort_key(revision)[0] for revision in journal})
+            begin_again(*arguments)
+
+        journal._begin_again = record  # type: ignore[method-assign, assignment]
+        return instance
+
+    def came_before(self, earlier: int, base: int) -> bool:
+        """As in the base class, also for what an instance knew before it began again."""
+        return super().came_before(earlier, base) or any(
+            base in order and order.get(earlier, -1) <= order[base] for order in self.orders
+        )
 
     def wait(self, actor: Actor) -> None:
         actor.runtime.sleep(self.simulator.chance.choice((0, 0.01, 0.2, 0.6, 1.3, 3)))

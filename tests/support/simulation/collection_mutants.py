@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from hbasemk.format import revisions, schema
+from hbasemk.format.trim_level import NOTHING_TRIMMED
 from hbasemk.kernel.collection import deletions, every_row, raising, rule
 from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.collection.node_cells import NodeCells
@@ -79,6 +80,17 @@ def scans_without_the_horizon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_poller, "_read_mark", read_mark)
 
 
+@unordered
+def trim_levels_overlooked(patch: pytest.MonkeyPatch) -> None:
+    original = log_poller._read_mark
+
+    def read_mark(row: Any, found: Announced) -> None:
+        original(row, found)
+        found.trimmed = NOTHING_TRIMMED
+
+    patch.setattr(log_poller, "_read_mark", read_mark)
+
+
 def horizon_verified_without_a_scan(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PolledRevisions, "_add_missed", lambda *_: None)
 
@@ -87,9 +99,9 @@ def horizon_verified_without_a_scan(patch: pytest.MonkeyPatch) -> None:
 def missed_revisions_join_last(patch: pytest.MonkeyPatch) -> None:
     original = PolledRevisions._add_missed
 
-    def add_missed(self: PolledRevisions, news: News) -> None:
+    def add_missed(self: PolledRevisions, poller: Any, news: News, *arguments: Any) -> None:
         first = list(news.committed)
-        original(self, news)
+        original(self, poller, news, *arguments)
         news.committed = [*first, *(one for one in news.committed if one not in first)]
 
     patch.setattr(PolledRevisions, "_add_missed", add_missed)
