@@ -152,7 +152,10 @@ def collect_the_rest(url: str) -> None:
         with repository.transaction() as tx:
             tx.set(whole_trees.TREE, "collected", True)
         time.sleep(SETTLED_S)
-        Collector(instance_of(repository)).run(RETENTION_MS)
+        instance = instance_of(repository)
+        # Without an order of writes, a run deletes the journal rows that an earlier one has used.
+        for _ in range(1 if instance.store.supports_transactions else 2):
+            Collector(instance).run(RETENTION_MS)
         whole_trees.check(repository)
 
 

@@ -42,12 +42,12 @@ def flush(instance: Instance, container: str) -> None:
 
 
 def space_in_use(instance: Instance) -> int:
-    """Return the bytes of all pages of the SQLite file, or of all versions in the table ``nodes`` of HBase.
+    """Return the bytes of all pages of the SQLite file, or of all versions in the tables ``nodes`` and ``journal`` of HBase.
 
     Unlike :func:`space`, this does not wait for the writers.
     """
     if not instance.store.supports_transactions:
-        return cells_size(instance.store, [schema.NODES])
+        return cells_size(instance.store, TABLES)
     with closing(sqlite3.connect(instance.location, timeout=30)) as sql:
         pages, size = (int(sql.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("page_count", "page_size"))
     return pages * size
