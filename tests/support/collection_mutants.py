@@ -33,8 +33,7 @@ from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.reading.cache import NodeCache
-from hbasemk.store.memory import MemoryStore
-from tests.support.marking_store import MarkingStore
+from tests.support.marking_store import store_in_memory
 from tests.support.runtime import World
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -190,7 +189,7 @@ def must_fail(
     """Run the test of a rule with a mutant of it, in a store of its own; None among the arguments stands for ``patch``."""
     mutant(patch)
     world = World()
-    store = MemoryStore(world.clock, transactions=True) if ordered else MarkingStore(world.clock, parallel=True)
+    store = store_in_memory(world.clock, ordered=ordered)
     given = [patch if one is None else one for one in arguments]
     with pytest.raises((AssertionError, HbasemkError, pytest.fail.Exception)):
         test(store, world, *given)

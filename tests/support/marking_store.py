@@ -78,6 +78,11 @@ class MarkedTable(MemoryTable):
             self.put(Put(key, [NewCell(*cell[:2], cell.value, cell.timestamp)]), 0)
 
 
+def store_in_memory(clock: Callable[[], int], *, ordered: bool) -> MemoryStore:
+    """Return an empty store; without an order of writes, deletes leave markers, as in HBase."""
+    return MemoryStore(clock, transactions=True) if ordered else MarkingStore(clock, parallel=True)
+
+
 class MarkingStore(MemoryStore):
     """A store that does not order all writes, with markers. ``compact`` is a major compaction.
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from hbasemk.format import journal_row, paths, schema
 from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
@@ -42,6 +46,26 @@ def commit_with_id(one: Instance, revision: int, operation: Any) -> int:
         return commit(one, operation)
     finally:
         one.clock.next = make  # type: ignore[method-assign]
+
+
+def commit_once(one: Instance, operation: Any, begun: list[int]) -> None:
+    """Commit on the head after a poll, and append each id to ``begun`` before anything is written with it."""
+    one.commit(lambda _: OperationList([operation]), "", retry_timeout=9, max_poll_age=0, begun=begun.append)
+
+
+def trim_before_first_read(one: Instance, other: Instance, world: World, patch: pytest.MonkeyPatch) -> list[bool]:
+    """Let another instance trim the journal before this one reads rows of it by key; the list shows whether it has."""
+    slept: list[bool] = []
+    read = one.store.read
+
+    def sleep_first(table: str, gets: Sequence[Get]) -> list[Row]:
+        if table == schema.JOURNAL and not slept:
+            slept.append(True)
+            trim(other, world)
+        return read(table, gets)
+
+    patch.setattr(one.store, "read", sleep_first)
+    return slept
 
 
 def trim_up_to(one: Instance, world: World) -> None:

@@ -7,7 +7,7 @@ all of the deleted rows learns this with its next poll, and begins again. See ``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hbasemk.format import journal_row, schema
@@ -63,8 +63,7 @@ def _collect_by_arrival(run: Run) -> None:
         if level != found and not fence.publish_trim_level(store, found, level):
             # Another collector has published another level, and deletes the rows.
             return
-    for _ in _delete_between(run, 0, limit):
-        pass
+    _delete_between(run, 0, limit)
     if run.writes:
         store.forget_arrivals(schema.JOURNAL, level.arrival)
 
@@ -83,14 +82,14 @@ def _writes_up_to(store: RetryingStore, after: int, limit: int) -> int:
     return after
 
 
-def _delete_between(run: Run, low: int, high: int) -> Iterator[int]:
-    """Delete the rows above one id, up to another; yield the id up to which this is done, after each batch."""
+def _delete_between(run: Run, low: int, high: int, record: Callable[[int], None] = lambda _: None) -> None:
+    """Delete the rows above one id, up to another; call ``record`` after each batch with the id up to which this is done."""
     while low < high:
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), BATCH, columns=_COLUMNS)
         rows = run.instance.store.scan(schema.JOURNAL, scan)
         _delete(run, [row for row in journal_row.decode(rows) if not row.is_branch and row.key not in _NOTICES])
         low = high if len(rows) < BATCH else int.from_bytes(rows[-1].key[:8], "big")
-        yield low
+        record(low)
 
 
 # --- other stores --------------------------------------------------------------------------------------------
@@ -130,8 +129,11 @@ def _collect_published(run: Run) -> None:
     if not run.writes:
         # A run that writes has published the level first.
         level = max(fence.read_trim_level(store).revision, _unneeded(store, run.horizon))
-    for reached in _delete_between(run, 0 if run.full else done, level):
+
+    def record(reached: int) -> None:
         if run.writes and reached > done:
             # Another collector may write a lower id: then a later run reads deleted rows once more.
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.DELETED_ROWS, reached.to_bytes(8, "big"))])
             store.write(schema.CLUSTER, [put], durable=False)
+
+    _delete_between(run, 0 if run.full else done, level, record)

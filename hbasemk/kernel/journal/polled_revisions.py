@@ -156,15 +156,14 @@ class PolledRevisions(KnownRevisions):
             news = poller.read(sequence, read_contents)
             if isinstance(poller, LogPoller):
                 self._add_missed(poller, news, sequence, verified, read_contents)
+                if not self.fence.is_recent(began):
+                    # Deletion for a level that was published after the logs were read may have begun.
+                    news.trimmed = max(news.trimmed, read_trim_level(self._store))
+                # Collectors delete rows up to the trim level only. This poll needs those above the verified id.
+                news.is_complete = news.trimmed.revision <= verified
         except RevisionCollectedError:
             # A collector deletes a row after it was found to be new; then it may have deleted others, too.
             return None
-        if isinstance(poller, LogPoller):
-            if not self.fence.is_recent(began):
-                # Deletion for a level that was published after the logs were read may have begun.
-                news.trimmed = max(news.trimmed, read_trim_level(self._store))
-            # Collectors delete rows up to the trim level only. This poll needs those above the verified id.
-            news.is_complete = news.trimmed.revision <= verified
         return news if news.is_complete else None
 
     def is_recent(self, seconds: float) -> bool:

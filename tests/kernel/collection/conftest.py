@@ -9,7 +9,7 @@ import pytest
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite.store import SqliteStore
-from tests.support.marking_store import MarkingStore
+from tests.support.marking_store import store_in_memory
 from tests.support.runtime import World
 
 
@@ -22,7 +22,7 @@ def ordered() -> bool:
 @pytest.fixture
 def store(world: World, ordered: bool) -> MemoryStore:
     """An empty store; without an order of writes, deletes leave markers, as in HBase."""
-    return MemoryStore(world.clock, transactions=True) if ordered else MarkingStore(world.clock, parallel=True)
+    return store_in_memory(world.clock, ordered=ordered)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -41,4 +41,4 @@ def new_store(kind: str, world: World, folder: Path) -> Store:
     """Return an empty store; without an order of writes, deletes leave markers, as in HBase."""
     if kind == "sqlite":
         return SqliteStore(str(folder / "content.db"), clock=world.clock)
-    return MemoryStore(world.clock, transactions=True) if kind == "memory" else MarkingStore(world.clock, parallel=True)
+    return store_in_memory(world.clock, ordered=kind == "memory")

@@ -27,7 +27,7 @@ from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
-from tests.support.trimming import commit_with_id, recorded, trim, trim_up_to, written_after
+from tests.support.trimming import commit_with_id, recorded, trim, trim_before_first_read, trim_up_to, written_after
 
 
 @pytest.fixture
@@ -172,15 +172,7 @@ def test_a_poll_begins_again_if_a_row_is_deleted_between_its_two_reads(
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/a", {"p": 0}))
     commit(other, SetProperty("/a", "p", 1), AddNode("/b", {}))
-    read, slept = one.store.read, []
-
-    def sleep_first(table: str, gets: Sequence[Get]) -> list[Row]:
-        if table == schema.JOURNAL and not slept:
-            slept.append(True)
-            trim(other, world)
-        return read(table, gets)
-
-    monkeypatch.setattr(one.store, "read", sleep_first)
+    slept = trim_before_first_read(one, other, world, monkeypatch)
     one.poll()
     assert slept
     assert tree(one) == tree(other)

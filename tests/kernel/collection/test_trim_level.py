@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,10 @@ from hbasemk.format.trim_level import TrimLevel
 from hbasemk.kernel import settings, time_travel
 from hbasemk.kernel.collection import journal_rows
 from hbasemk.kernel.collection.collector import Collector, Report
-from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
-from hbasemk.store.abc import Get, NewCell, Put, Row, Scan
+from hbasemk.store.abc import NewCell, Put, Row, Scan
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support import collection_mutants
 from tests.support.collecting import HOUR, RETENTION_MS, commit
@@ -29,7 +28,7 @@ from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
-from tests.support.trimming import recorded, row_of, trim, trim_up_to
+from tests.support.trimming import commit_once, recorded, row_of, trim, trim_before_first_read, trim_up_to
 
 
 @pytest.fixture
@@ -213,15 +212,7 @@ def test_a_long_poll_reads_the_level_again(store: MarkingStore, world: World, mo
     commit(other, SetProperty("/a", "p", 1))
     faulty.before = None
     assert one.journal.pending
-    read, slept = one.store.read, []
-
-    def sleep_first(table: str, gets: Sequence[Get]) -> list[Row]:
-        if table == schema.JOURNAL and not slept:
-            slept.append(True)
-            trim(other, world)
-        return read(table, gets)
-
-    monkeypatch.setattr(one.store, "read", sleep_first)
+    slept = trim_before_first_read(one, other, world, monkeypatch)
     one.poll()
     monkeypatch.undo()
     assert slept
@@ -257,13 +248,7 @@ def test_a_creation_that_arrives_after_its_row_was_deleted_commits_nothing(
 
     faulty.before = hold
     with pytest.raises((RevisionCollectedError, CommitUnknownError)):
-        one.commit(
-            lambda _: OperationList([SetProperty("/a", "p", 2)]),
-            "",
-            retry_timeout=9,
-            max_poll_age=0,
-            begun=begun.append,
-        )
+        commit_once(one, SetProperty("/a", "p", 2), begun)
     assert faulty.before is None
     fresh = open_instance(store, world, mac=3)
     for instance in (one, other, fresh):
@@ -316,13 +301,7 @@ def test_a_decision_on_a_row_that_was_created_again_is_unknown(store: MarkingSto
 
     faulty.before = hold
     with pytest.raises(CommitUnknownError):
-        one.commit(
-            lambda _: OperationList([SetProperty("/a", "p", 1)]),
-            "",
-            retry_timeout=9,
-            max_poll_age=0,
-            begun=begun.append,
-        )
+        commit_once(one, SetProperty("/a", "p", 1), begun)
     assert faulty.before is None
     for instance in (one, other, open_instance(store, world, mac=3)):
         instance.poll()

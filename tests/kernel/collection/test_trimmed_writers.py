@@ -26,7 +26,7 @@ from tests.support.collection_mutants import Mutant, must_fail
 from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
-from tests.support.trimming import recorded, row_of, trim, versions
+from tests.support.trimming import commit_once, recorded, row_of, trim, versions
 
 
 @pytest.fixture
@@ -59,13 +59,7 @@ def test_a_writer_whose_decision_was_trimmed_does_not_guess(
 
     faulty.after = sleep_after
     with pytest.raises(CommitUnknownError) as raised:
-        one.commit(
-            lambda _: OperationList([SetProperty("/a", "p", 1)]),
-            "",
-            retry_timeout=9,
-            max_poll_age=0,
-            begun=begun.append,
-        )
+        commit_once(one, SetProperty("/a", "p", 1), begun)
     assert raised.value.revision == revisions.to_text(begun[-1])
     assert len(begun) == 1
     # It keeps no work for later, and the commit stays.
@@ -99,13 +93,7 @@ def test_a_writer_that_was_aborted_while_it_slept_leaves_nothing(
 
     faulty.before = sleep_before
     with pytest.raises(RevisionCollectedError):
-        one.commit(
-            lambda _: OperationList([SetProperty("/a", "p", 1)]),
-            "",
-            retry_timeout=9,
-            max_poll_age=0,
-            begun=begun.append,
-        )
+        commit_once(one, SetProperty("/a", "p", 1), begun)
     # It had not asked for a decision, so its cells cannot be of a committed revision.
     assert begun[-1] not in versions(store, "/a", b"\x01p")
     assert not one.outcomes.deferred
