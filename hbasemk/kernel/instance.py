@@ -175,9 +175,9 @@ class Instance:
         return self.journal.head
 
     def recent_head(self) -> View:
-        """Return the head; poll first, unless a poll began within the last :attr:`max_poll_age` seconds."""
-        if not self.journal.is_recent(self.max_poll_age):
-            self.poll()
+        """Return the head for a transaction; poll first, unless a poll began within the last :attr:`max_poll_age` seconds."""
+        self.journal.prepare_commit(self.max_poll_age, self.runtime.retry_timeout)
+        self.periodic_work.check_backlog()
         return self.journal.head
 
     def at(self, revision: int) -> View:

@@ -72,6 +72,10 @@ class RetryingStore(DelegatingStore):
         self._check_not_stopped()
         return run_with_retries(self._runtime, call, in_doubt)
 
+    def give_way(self, at_most: float) -> bool:
+        """Wait before a commit if others should go first; see :meth:`Store.give_way`."""
+        return self._retry(lambda: self.inner.give_way(at_most))
+
     # --- tables ------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:

@@ -233,6 +233,14 @@ class Store(ABC):
         """
         return None
 
+    def give_way(self, at_most: float) -> bool:  # noqa: ARG002
+        """Wait before a commit, at most ``at_most`` seconds, if others should go first; return whether the call waited.
+
+        If it did, read what others have committed, and call again until it returns False. A process waits only if it commits
+        again and again, and if turns of many commits cost less than single ones. Correctness never depends on a wait.
+        """
+        return False
+
     @property
     def batch_rows(self) -> int:
         """The largest number of rows that the kernel should put into one batch."""

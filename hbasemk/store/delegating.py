@@ -36,6 +36,10 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.change_counter()
 
+    def give_way(self, at_most: float) -> bool:
+        """As the inner store."""
+        return self.inner.give_way(at_most)
+
     @property
     def batch_rows(self) -> int:
         """As the inner store."""

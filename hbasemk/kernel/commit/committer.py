@@ -72,8 +72,8 @@ class Committer(Committing):
         begun: Callable[[int], None] | None,
     ) -> int:
         since = 0
-        if self._turns.make_room() or not self._journal.is_recent(max_poll_age):
-            self._journal.poll()
+        made_room = self._turns.make_room()
+        self._journal.prepare_commit(max_poll_age, max(deadline - self._runtime.monotonic(), 0), made_room)
         head_is_current = False
         outage = RetryBudget(self._runtime)
         while True:

@@ -173,6 +173,19 @@ class PolledRevisions(KnownRevisions):
         """
         return not self.lacks_own_commit and self._polled_at > self._runtime.monotonic() - seconds
 
+    def prepare_commit(self, max_poll_age: float, at_most: float, must_poll: bool = False) -> None:
+        """Make the head one to base a commit on: poll, unless a poll began within the last ``max_poll_age`` seconds.
+
+        First wait while other processes should commit, at most ``at_most`` seconds in each call of the store. A poll follows
+        each wait: a commit on an older head might conflict with those that it has waited for.
+        """
+        must_poll = must_poll or not self.is_recent(max_poll_age)
+        while self._store.give_way(at_most):
+            self.poll()
+            must_poll = False
+        if must_poll:
+            self.poll()
+
     def revalidate(self) -> bool | None:
         """Return whether nobody has written to the store since the last poll began; None if only a poll can tell.
 

@@ -17,6 +17,7 @@ from hbasemk.store.sqlite.connection import Connection
 from hbasemk.store.sqlite.database_file import DatabaseFile
 from hbasemk.store.sqlite.log_size import LogSize
 from hbasemk.store.sqlite.pauses import Pauses
+from hbasemk.store.sqlite.series import Series
 
 T = TypeVar("T")
 
@@ -49,6 +50,7 @@ class Connections:
         self._closed = False
         self._log = LogSize(self.path)
         self._written = float("-inf")
+        self._series = Series()
         atfork.register(self)
 
     def reading(self, call: Callable[[Connection], T]) -> T:
@@ -85,6 +87,16 @@ class Connections:
                     self._writing.release()
                 # A handler may fork, or wait for a thread that writes. So it runs while this thread has nothing.
                 interrupts.deliver()
+
+    def give_way(self, at_most: float) -> bool:
+        """Wait until this process may continue a series of commits; see :meth:`Series.give_way`."""
+        return self._series.give_way(
+            self._written,
+            at_most,
+            lambda now: self.reading(
+                lambda connection: (connection.guard.locks.time_slice(now), connection.guard.change_counter())
+            ),
+        )
 
     def close(self) -> None:
         """Close idle connections now, and busy connections when their calls end; idempotent."""

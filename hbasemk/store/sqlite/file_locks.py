@@ -2,7 +2,8 @@
 
 - A shared lock on the bytes of the database that SQLite locks exclusively before it deletes the log;
 - a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
-- an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer.
+- an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer;
+- an exclusive lock on one of the bytes after it, for a time slice (``time_slices``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from hbasemk.store.abc import FileIdentity
 from hbasemk.store.sqlite import descriptors, errors, files, ofd_locks
+from hbasemk.store.sqlite.time_slices import TimeSlice, TimeSlices
 
 if sys.platform != "win32":
     import fcntl
@@ -25,6 +27,8 @@ SHARED_FIRST: Final = PENDING_BYTE + 2
 SHARED_SIZE: Final = 510
 WRITER_BYTE: Final = SHARED_FIRST + SHARED_SIZE
 """Our writer lock, on the same page."""
+SLICES_FIRST: Final = WRITER_BYTE + 1
+"""The byte of time slice 0. SQLite locks no byte from here on; a lock does not keep anybody from reading and writing data."""
 INDEX_IN_USE: Final = 128
 """SQLite's "dead man's switch" in the index: a process that finds it unlocked restarts the index."""
 WAL_MODE: Final = b"\2\2"
@@ -42,6 +46,7 @@ class FileLocks:
         self._path = path
         self._identity = identity
         self._writing = threading.Lock()
+        self._slices = TimeSlices(SLICES_FIRST)
         self._main: int | None = None
         self.index: int | None = None
         """The descriptor of the log's index; None if no connection uses a log."""
@@ -118,8 +123,15 @@ class FileLocks:
         finally:
             self._writing.release()
 
+    def time_slice(self, now: float) -> TimeSlice | None:
+        """Return the present or next time slice of this process; None if there is none for it, or no locks."""
+        if not self.held or self.read_only is not None or self._main is None:
+            return None
+        return self._slices.take(self._main, now)
+
     def unlock(self) -> None:
         """Release all locks and keep the descriptors."""
+        self._slices.forget()
         # Unlock explicitly: a forked child that has not yet started its own program shares the open file descriptions.
         if self.held:
             for descriptor in self._descriptors():
@@ -139,6 +151,7 @@ class FileLocks:
             os.close(descriptor)
         self._main = self.index = None
         self.held = False
+        self._slices.forget()
 
     def _descriptors(self) -> list[int]:
         return [descriptor for descriptor in (self._main, self.index) if descriptor is not None]

@@ -25,7 +25,7 @@ _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def _request(kind: int, start: int, length: int) -> bytes:
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, start, length, 0)
 

@@ -96,6 +96,10 @@ class SqliteStore(Store):
         """Return a number made of SQLite's own record of the last commit; takes no lock and runs no SQL."""
         return self._connections.reading(lambda connection: connection.guard.change_counter())
 
+    def give_way(self, at_most: float) -> bool:
+        """Wait for a time slice if this process commits in a series (decision 54)."""
+        return self._connections.give_way(at_most)
+
     # --- schema ------------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:
