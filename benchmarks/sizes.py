@@ -34,8 +34,8 @@ class Sizes:
     branch_commits: int = 10
     processes: int = 8
     """The largest number of processes; scenarios compare 1, 2, 4 … up to it."""
-    commits: int = 400
-    """Commits of all processes together in one round."""
+    commits: int = 2000
+    """Commits of all processes together in one round: several turns of each process, so that the start matters little."""
     rounds: int = 3
     memory: int = 1_000_000
     """Nodes of the larger tree in the memory scenario."""
