@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import multiprocessing
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
@@ -240,20 +239,19 @@ def test_a_lone_writer_never_waits(store: SqliteStore, monkeypatch: pytest.Monke
 
 
 def test_a_series_waits_for_the_slices_of_other_processes(
-    store: SqliteStore, path: Path, open_file: Open, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, open_file: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(series, "GAP", 60.0)
+    monkeypatch.setattr(series, "GAP", float("inf"))
     store.write(ONE.name, [flag(b"row")])
-    present = int(time.monotonic() / SLICE)
-    other, taken = open_file(), 500
-    assert ofd_locks.lock(other, fcntl.F_WRLCK, SLICES_FIRST + present, taken)
+    other, present = open_file(), int(NOW / SLICE)
+    assert ofd_locks.lock(other, fcntl.F_WRLCK, SLICES_FIRST + present, QUEUE)
     # The queue is full, so nobody waits.
     assert not any(write_series(store))
+    assert not clock.slept
     ofd_locks.unlock(other)
-    present = int(time.monotonic() / SLICE)
     assert ofd_locks.lock(other, fcntl.F_WRLCK, SLICES_FIRST + present, QUEUE // 2)
-    time.sleep(SLICE)  # the slice that the store may have taken has ended
     assert any(write_series(store))
+    assert clock.slept
 
 
 def test_only_a_store_that_locks_its_file_has_slices(
