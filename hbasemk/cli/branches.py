@@ -48,6 +48,9 @@ def branch(
 
     if sum(option is not None for option in (to_rebase, reset, sweep)) > 1:
         raise click.UsageError("expected at most one of --rebase, --reset and --sweep")
+    for option, value in (("--reset", reset), ("--sweep", sweep)):
+        if base is not None and value is not None:
+            raise click.UsageError(f"{option} takes no BASE, got {base}; leave it out")
     with session.open() as repository:
         repository.refresh()
         microkernel = MicroKernel(repository)

@@ -20,6 +20,7 @@ from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
     from hbasemk.repository import Repository
+    from hbasemk.snapshot import Snapshot
 
 
 @click.command("commit", context_settings={"ignore_unknown_options": True})
@@ -145,7 +146,7 @@ def diff(
     """Print the changes between two revisions as JSOP.
 
     Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. The exit code is 1 if
-    they differ.
+    they differ, or if neither has a node at PATH.
     """
     from hbasemk.microkernel import MicroKernel
 
@@ -155,12 +156,15 @@ def diff(
         session.end_with_null()
     with session.open() as repository:
         repository.refresh()
-        if paths_only:
-            return _diff_paths(session, repository, before, after, path, depth)
+        one, other = at(repository, before), at(repository, after)
         with _as_usage():
-            text = MicroKernel(repository).diff(
-                revision_at(repository, before), revision_at(repository, after), path, depth
-            )
+            if path not in one:
+                # Raises the error for a missing node, which says whether it was deleted.
+                _ = other[path]
+        if paths_only:
+            return _diff_paths(session, repository, one, other, path, depth)
+        with _as_usage():
+            text = MicroKernel(repository).diff(one.revision, other.revision, path, depth)
     if session.json:
         output.print_json(json.dumps({"diff": text}))
     elif text:
@@ -171,14 +175,14 @@ def diff(
 def _diff_paths(
     session: Session,
     repository: Repository,
-    before: str | datetime.datetime,
-    after: str | datetime.datetime | None,
+    before: Snapshot,
+    after: Snapshot,
     path: str,
     depth: int,
 ) -> int:
     from hbasemk.format import paths
 
-    changes = repository.diff(at(repository, before), at(repository, after), path)
+    changes = repository.diff(before, after, path)
     code = 0
     for change in changes:
         if depth < 0 or paths.depth(change.path) - paths.depth(path) <= depth:

@@ -81,6 +81,11 @@ class DatabaseFile:
                 self._lost = path
                 raise errors.replaced(self.path, path)
             if identity is not None:
+                kind = files.kind(path)
+                if kind != "a file":
+                    raise StoreUnusableError(
+                        f"{self.path} is {kind}; use the path of a file, or of a file to be created"
+                    )
                 found = guard.of(path, identity)
                 try:
                     sql, frozen = found.open(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import stat
 from typing import Final
 
 from hbasemk.store.abc import FileIdentity
@@ -21,6 +22,14 @@ INDEX: Final = "-shm"
 JOURNAL: Final = "-journal"
 SUFFIXES: Final = ("", LOG, INDEX, JOURNAL)
 """The database itself, the write-ahead log, its index in shared memory, and the journal of a database without a log."""
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def real_path(path: str) -> str:
@@ -35,6 +44,15 @@ def identity(path: str) -> FileIdentity | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def kind(path: str) -> str:
+    """Return what is at a path, with an article, for messages; "a file" if nothing is there."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return "a file"
+    return _KINDS.get(stat.S_IFMT(mode), "a file")
 
 
 def may(path: str, how: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 from pathlib import Path
 
@@ -42,6 +43,21 @@ class TestFiles:
         store.write("one", [flag(b"r")])
         store.close()
         assert path.exists()
+
+    @pytest.mark.parametrize("kind", ["a device", "a folder", "a pipe", "a socket"])
+    def test_only_a_file_is_accepted(self, path: Path, kind: str) -> None:
+        with socket.socket(socket.AF_UNIX) as bound:
+            if kind == "a device":
+                path.symlink_to(os.devnull)
+            elif kind == "a folder":
+                path.mkdir()
+            elif kind == "a pipe":
+                os.mkfifo(path)
+            else:
+                bound.bind(os.path.relpath(path))
+            for call in every_first_call(path):
+                with pytest.raises(StoreUnusableError, match=rf"content\.db is {kind}; use the path of a file"):
+                    call()
 
     def test_an_empty_file_is_accepted(self, path: Path) -> None:
         path.touch()
