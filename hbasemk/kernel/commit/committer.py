@@ -27,6 +27,7 @@ from hbasemk.kernel.commit.attempt import Attempts, LostAttempt
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.hot_columns import HotColumns
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.journal.view import View
@@ -43,6 +44,7 @@ class Committer(Committing):
     def __init__(self, context: CommitContext, turns: Turns) -> None:
         super().__init__(context)
         self._turns = turns
+        self._hot = HotColumns(context.runtime)
         self.attempts = Attempts(context, turns)
 
     def on_head(
@@ -72,6 +74,8 @@ class Committer(Committing):
         begun: Callable[[int], None] | None,
     ) -> int:
         since = 0
+        # In one transaction of a store a conflict costs little.
+        hot = None if self._store.supports_transactions else self._hot
         made_room = self._turns.make_room()
         self._journal.prepare_commit(max_poll_age, max(deadline - self._runtime.monotonic(), 0), made_room)
         head_is_current = False
@@ -80,7 +84,13 @@ class Committer(Committing):
             view = self._journal.head
             began = self._runtime.monotonic()
             try:
-                draft = Draft(view, make(view), message, begun)
+                source = make(view)
+                if hot is not None and not head_is_current and hot.has(source):
+                    head_is_current = True
+                    self._journal.poll()
+                    if self._journal.head != view:
+                        continue
+                draft = Draft(view, source, message, begun)
                 result = self.attempts.run(draft)
                 self._turns.record_attempt(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError, VersionMismatchError):
@@ -104,6 +114,7 @@ class Committer(Committing):
             if self._runtime.monotonic() >= deadline:
                 raise self._error_of(draft, result, REPEAT, deadline)
             since = since or result.revision
+            self._hot.record(result.conflict)
             self.attempts.show_waiting(draft)
             self._turns.wait_for_turn(since)
             self._wait_for(result.conflict, deadline)

@@ -32,7 +32,7 @@ MOST_TOUCHED: Final = 1000
 """A commit to more nodes than this does not make room for others: it is rarely repeated at once."""
 
 
-def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
+def columns_of(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
     """Return the properties and children that a revision touches."""
     return {
         (row.path, name) for row in touched for name in (*row.properties, *row.children_added, *row.children_removed)
@@ -41,7 +41,7 @@ def _columns(touched: Sequence[RowChange]) -> set[tuple[str, str]]:
 
 def _touched(row: JournalRow) -> set[tuple[str, str]]:
     try:
-        return _columns(row.changes)
+        return columns_of(row.changes)
     except FormatError:
         # A damaged row must not fail this commit; the commit does not wait for that revision.
         return set()
@@ -98,7 +98,7 @@ class Turns:
         if not waiting:
             return False
         self._turn_began = now
-        mine = _columns(self._touched)
+        mine = columns_of(self._touched)
         rows = journal_rows(self._store, waiting[:MOST_READ])
         if not any(mine & _touched(row) for row in rows):
             return False
