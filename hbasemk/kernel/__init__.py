@@ -39,7 +39,8 @@ section topic                     module                                        
                                   ``commit.context``, ``commit.statistics``
 4       one transaction (SQLite)  ``commit.one_transaction``                     I4, I7
 4       retries after conflicts   ``commit.committer``                           I10
-4       turns under contention    ``commit.turns``, ``journal.contention``       I10
+4       turns under contention    ``commit.turns``, ``commit.hot_columns``,     I10
+                                  ``journal.contention``
 4       outcomes                  ``journal.outcomes``                           I6, I7
 4       outages                   ``retrying_store``, ``retry``, ``batches``     I7
 5       journal rows              ``journal.rows``                               I8
