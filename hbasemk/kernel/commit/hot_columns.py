@@ -47,5 +47,5 @@ class HotColumns:
         if prediction is None:
             return False
         now = self._runtime.monotonic()
-        self._until = {column: until for column, until in self._until.items() if until > now}
+        self._until = {column: until for column, until in list(self._until.items()) if until > now}
         return not self._until.keys().isdisjoint(columns_of(prediction.changes))
