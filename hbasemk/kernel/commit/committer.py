@@ -110,6 +110,8 @@ class Committer(Committing):
                 head_is_current = True
                 continue
             if isinstance(result, int):
+                if draft.plan is not None:
+                    self._hot.committed(draft.plan.changes)
                 return result
             if self._runtime.monotonic() >= deadline:
                 raise self._error_of(draft, result, REPEAT, deadline)

@@ -6,9 +6,11 @@ time, an attempt on a head that is some polls old is nearly always lost. So a po
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hbasemk.format import schema
+from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import columns_of
@@ -16,6 +18,9 @@ from hbasemk.kernel.runtime import Runtime
 
 HOT_FOR: Final = 2.0
 """Seconds after a conflict for which its column counts as hot."""
+AT_ONCE: Final = 0.02
+"""A commit that begins within so many seconds after another one of this process to the same column needs no poll: its head
+contains that commit, and the process has its turn."""
 MOST: Final = 1000
 """The maximum number of columns that are remembered."""
 MOST_OPERATIONS: Final = 100
@@ -28,6 +33,13 @@ class HotColumns:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._until: dict[tuple[str, str], float] = {}
+        self._own: set[tuple[str, str]] = set()
+        self._committed_at = float("-inf")
+
+    def committed(self, changes: Sequence[RowChange]) -> None:
+        """Record what this process has just committed."""
+        if self._until and len(changes) <= MOST_OPERATIONS:
+            self._own, self._committed_at = columns_of(changes), self._runtime.monotonic()
 
     def record(self, conflict: Conflict) -> None:
         """Record that a commit has lost because of a column."""
@@ -48,4 +60,7 @@ class HotColumns:
             return False
         now = self._runtime.monotonic()
         self._until = {column: until for column, until in list(self._until.items()) if until > now}
-        return not self._until.keys().isdisjoint(columns_of(prediction.changes))
+        columns = columns_of(prediction.changes)
+        if now - self._committed_at < AT_ONCE:
+            columns -= self._own
+        return not self._until.keys().isdisjoint(columns)

@@ -7,7 +7,7 @@ import pytest
 from hbasemk.errors import ConflictError
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.hot_columns import HOT_FOR, MOST, HotColumns
+from hbasemk.kernel.commit.hot_columns import AT_ONCE, HOT_FOR, MOST, HotColumns
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.instance import Instance
@@ -53,6 +53,7 @@ def test_a_commit_does_not_lose_the_same_conflict_again() -> None:
     pair = Pair()
     pair.lose()
     for _ in range(3):
+        pair.world.advance(AT_ONCE * 1.5)
         pair.commit(pair.other, A, max_poll_age=0)
         assert pair.commit(pair.one, A) == 0
     assert pair.one.node(pair.one.head(), "/a").properties["n"] == 9
@@ -66,10 +67,22 @@ def test_the_conflict_is_forgotten() -> None:
     assert pair.commit(pair.one, A) == 1
 
 
+def test_a_process_that_has_its_turn_does_not_poll() -> None:
+    pair = Pair()
+    before = pair.calls_of(A)
+    pair.lose()
+    for _ in range(3):
+        pair.world.advance(AT_ONCE / 2)
+        assert pair.calls_of(A) == before
+    pair.world.advance(AT_ONCE * 1.5)
+    assert pair.calls_of(A) == before + 1
+
+
 def test_only_commits_to_the_column_poll() -> None:
     pair = Pair()
     before = pair.calls_of(A), pair.calls_of(SetProperty("/b", "n", 8)), pair.calls_of(SetProperty("/a", "other", 1))
     pair.lose()
+    pair.world.advance(AT_ONCE * 1.5)
     after = pair.calls_of(A), pair.calls_of(SetProperty("/b", "n", 9)), pair.calls_of(SetProperty("/a", "other", 2))
     # An idle poll is one call.
     assert after == (before[0] + 1, *before[1:])
@@ -78,6 +91,7 @@ def test_only_commits_to_the_column_poll() -> None:
 def test_a_change_that_the_poll_makes_impossible_raises_its_error() -> None:
     pair = Pair()
     pair.lose()
+    pair.world.advance(AT_ONCE * 1.5)
     pair.commit(pair.other, RemoveNode("/a"), max_poll_age=0)
     with pytest.raises(Exception, match="/a") as caught:
         pair.commit(pair.one, A)
