@@ -44,7 +44,7 @@ class Committer(Committing):
     def __init__(self, context: CommitContext, turns: Turns) -> None:
         super().__init__(context)
         self._turns = turns
-        self._hot = HotColumns(context.runtime)
+        self._hot = HotColumns(context.store, context.runtime)
         self.attempts = Attempts(context, turns)
 
     def on_head(
@@ -74,8 +74,6 @@ class Committer(Committing):
         begun: Callable[[int], None] | None,
     ) -> int:
         since = 0
-        # In one transaction of a store a conflict costs little.
-        hot = None if self._store.supports_transactions else self._hot
         made_room = self._turns.make_room()
         self._journal.prepare_commit(max_poll_age, max(deadline - self._runtime.monotonic(), 0), made_room)
         head_is_current = False
@@ -85,7 +83,7 @@ class Committer(Committing):
             began = self._runtime.monotonic()
             try:
                 source = make(view)
-                if hot is not None and not head_is_current and hot.has(source):
+                if not head_is_current and self._hot.has(source):
                     head_is_current = True
                     self._journal.poll()
                     if self._journal.head != view:

@@ -1,7 +1,8 @@
 """Columns for which this process has lost a conflict lately: a commit to one of them polls first.
 
 On HBase a conflict costs a roll-back, a wait, a poll and a second attempt. While others commit to the same column all the
-time, an attempt on a head that is some polls old is nearly always lost. So a poll before the first attempt is cheaper.
+time, an attempt on a head that is some polls old is nearly always lost. So a poll before the first attempt is cheaper. In one
+transaction of a store a conflict costs little, so there no column is hot.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import columns_of
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 
 HOT_FOR: Final = 2.0
@@ -30,7 +32,8 @@ MOST_OPERATIONS: Final = 100
 class HotColumns:
     """The hot columns of one instance: properties and children, by path and name. Thread-safe."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime) -> None:
+        self._store = store
         self._runtime = runtime
         self._until: dict[tuple[str, str], float] = {}
         self._own: set[tuple[str, str]] = set()
@@ -43,6 +46,8 @@ class HotColumns:
 
     def record(self, conflict: Conflict) -> None:
         """Record that a commit has lost because of a column."""
+        if self._store.supports_transactions:
+            return
         family, qualifier = conflict.column
         if family == schema.DATA and qualifier[0] != schema.PROPERTY:
             # The life of a node, or a slot: another commit seldom meets the same conflict.

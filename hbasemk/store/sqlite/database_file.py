@@ -81,10 +81,10 @@ class DatabaseFile:
                 self._lost = path
                 raise errors.replaced(self.path, path)
             if identity is not None:
-                kind = files.kind(path)
-                if kind != "a file":
+                other = files.other_than_file(path)
+                if other is not None:
                     raise StoreUnusableError(
-                        f"{self.path} is {kind}; use the path of a file, or of a file to be created"
+                        f"{self.path} is {other}; use the path of a file, or of a file to be created"
                     )
                 found = guard.of(path, identity)
                 try:

@@ -101,15 +101,17 @@ class FileLocks:
         finally:
             ofd_locks.unlock(main)
 
+    @property
+    def _locks_writes(self) -> bool:
+        return self.held and self.read_only is None
+
     def begin_write(self) -> bool:
         """Exclude other writers of all processes; return False if there is one."""
         if not self._writing.acquire(blocking=False):
             return False
         begun = False
         try:
-            begun = (
-                not self.held or self.read_only is not None or ofd_locks.lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1)
-            )
+            begun = not self._locks_writes or ofd_locks.lock(self._main, fcntl.F_WRLCK, WRITER_BYTE, 1)
         finally:
             if not begun:
                 self._writing.release()
@@ -118,16 +120,14 @@ class FileLocks:
     def end_write(self) -> None:
         """Allow other writers again."""
         try:
-            if self.held and self.read_only is None:
+            if self._locks_writes:
                 ofd_locks.lock(self._main, fcntl.F_UNLCK, WRITER_BYTE, 1)
         finally:
             self._writing.release()
 
     def time_slice(self, now: float) -> TimeSlice | None:
         """Return the present or next time slice of this process; None if there is none for it, or no locks."""
-        if not self.held or self.read_only is not None or self._main is None:
-            return None
-        return self._slices.take(self._main, now)
+        return self._slices.take(self._main, now) if self._locks_writes else None
 
     def unlock(self) -> None:
         """Release all locks and keep the descriptors."""

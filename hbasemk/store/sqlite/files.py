@@ -46,13 +46,9 @@ def identity(path: str) -> FileIdentity | None:
     return found.st_dev, found.st_ino
 
 
-def kind(path: str) -> str:
-    """Return what is at a path, with an article, for messages; "a file" if nothing is there."""
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return "a file"
-    return _KINDS.get(stat.S_IFMT(mode), "a file")
+def other_than_file(path: str) -> str | None:
+    """Return what is at a path, with an article, for messages; None if it is a file. Raises OSError."""
+    return _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
 
 
 def may(path: str, how: int) -> bool:

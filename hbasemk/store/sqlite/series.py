@@ -16,7 +16,7 @@ from hbasemk.store.sqlite.time_slices import TimeSlice
 GAP: Final = 0.001
 """A commit that begins within so many seconds after the last write of its process continues a series."""
 LENGTH: Final = 3
-"""The number of commits that must continue a series before a commit waits for a time slice."""
+"""The first commit that waits for a time slice is the third one in a row that continues a series."""
 LOOK: Final = 0.004
 """While a process waits, it looks after so many seconds, or after half of the rest if that is longer, whether others commit."""
 LEAD: Final = 0.002

@@ -1,7 +1,7 @@
 """Time slices of a file, in which one process commits many times in a row (decision 54).
 
 Slice ``n`` begins ``n * SLICE`` seconds after the zero of the machine's monotonic clock, which all processes share. It
-belongs to the process that has locked byte ``FIRST + n`` of the file. So a process that waits locks the first byte that is
+belongs to the process that has locked byte ``first + n`` of the file. So a process that waits locks the first byte that is
 free: the processes queue, and take turns. The operating system removes the locks of a process that ends. Slices only
 arrange waits: a process may write at any time, and clocks that differ merely let slices overlap.
 """
@@ -38,7 +38,7 @@ class TimeSlices:
         self._lock = threading.Lock()
         self._taken: int | None = None
 
-    def take(self, descriptor: int, now: float) -> TimeSlice | None:
+    def take(self, descriptor: int | None, now: float) -> TimeSlice | None:
         """Return the present or next slice of this process, and take one if it has none; None if the queue is full."""
         present = int(now / SLICE)
         with self._lock:
@@ -52,7 +52,7 @@ class TimeSlices:
                     return None
             return TimeSlice(self._taken * SLICE, (self._taken + 1) * SLICE)
 
-    def _give_back(self, descriptor: int) -> None:
+    def _give_back(self, descriptor: int | None) -> None:
         if self._taken is not None:
             taken, self._taken = self._taken, None
             ofd_locks.lock(descriptor, fcntl.F_UNLCK, self._first + taken, 1)

@@ -107,7 +107,8 @@ def test_a_store_with_transactions_needs_no_poll() -> None:
 
 def test_only_properties_and_children_are_hot_and_few() -> None:
     world = World()
-    hot = HotColumns(open_instance(MemoryStore(world.clock), world, mac=1).runtime)
+    instance = open_instance(MemoryStore(world.clock), world, mac=1)
+    hot = HotColumns(instance.store, instance.runtime)
     for column in (schema.LAST_REVISION, schema.DELETED, schema.slot_column("n", 1)):
         hot.record(Conflict("/a", column, 1, pending=False))
     assert not hot.has(OperationList([A]))
