@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import StoreUnusableError
@@ -22,6 +23,7 @@ FEW_COLUMNS: Final = 3
 CELLS_AT_ONCE: Final = 16
 """The largest number of cells that one statement inserts."""
 _FIELDS: Final = 4
+_row: Final = itemgetter(0)
 new_cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
 blob = bytearray
@@ -167,7 +169,8 @@ def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
 def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -> list[Group] | None:
     """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
     groups: dict[bytes, list[bytearray | int]] = {}
-    for key, cells in puts:
+    # SQLite inserts rows in the order of their keys faster than at random places.
+    for key, cells in sorted(puts, key=_row):
         row = blob(key)
         for family, qualifier, value, timestamp in cells:
             if timestamp is None:

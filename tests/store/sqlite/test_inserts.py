@@ -11,7 +11,7 @@ import pytest
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan, Table
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
-from hbasemk.store.sqlite.cells import CELLS_AT_ONCE
+from hbasemk.store.sqlite.cells import CELLS_AT_ONCE, Families, group
 
 TABLES: Final = [
     Table("one", (b"c", b"d"), 1),
@@ -45,3 +45,21 @@ def test_any_number_of_cells_in_a_put_is_written_as_in_the_memory_store(path: Pa
         assert one == other
     for store in stores:
         store.close()
+
+
+def test_the_rows_of_a_write_are_inserted_in_the_order_of_their_keys() -> None:
+    tables = Families("nodes", 1, [b"d"], ALL_VERSIONS)
+    puts = [Put(row, [NewCell(b"d", b"q", value, 1)]) for row, value in ((b"b", b"1"), (b"c", b"2"), (b"a", b"3"))]
+
+    ((_, parameters),) = group(tables, puts, 1)
+
+    assert [bytes(row) for row in parameters[::4] if isinstance(row, bytearray)] == [b"a", b"b", b"c"]
+
+
+def test_the_last_of_two_puts_of_one_cell_wins() -> None:
+    tables = Families("nodes", 1, [b"d"], ALL_VERSIONS)
+    puts = [Put(row, [NewCell(b"d", b"q", value, 1)]) for row, value in ((b"b", b"1"), (b"a", b"2"), (b"b", b"3"))]
+
+    ((_, parameters),) = group(tables, puts, 1)
+
+    assert [bytes(value) for value in parameters[3::4] if isinstance(value, bytearray)] == [b"2", b"1", b"3"]
