@@ -248,57 +248,62 @@ def _columns_without_effect(node: StagedNode) -> dict[Column, None]:
 
 
 def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
+    if node.exists and node.is_new:
+        return _plan_of_new(node)
     cells: list[tuple[bytes, bytes, bytes]] = []
     plan = RowPlan(node.path, paths.key(node.path), (), {})
     depends_on = plan.depends_on
-    if not node.exists:
+    if node.exists:
+        kind = CHANGED
+        depends_on[schema.DELETED] = None
+    else:
         kind = REMOVED
         cells.append((*schema.DELETED, schema.DEAD))
         depends_on[schema.LAST_REVISION] = None
-    elif node.is_new:
-        kind = ADDED
-        cells.append(_BEGIN_LIFE)
-        if node.base is not None:
-            # The node's earlier life ends here as well. A node that was absent needs no such check: a commit that creates
-            # it writes the parent's child column, and a commit that touches it has that version in its view.
-            depends_on[schema.LAST_REVISION] = None
-    else:
-        kind = CHANGED
-        depends_on[schema.DELETED] = None
     cells.append(_TOUCHED)
-    if kind == ADDED:
-        for name, data in node.written.items():
-            cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
-        for name, is_present in node.child_writes.items():
-            cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if is_present else schema.GONE))
-    else:
-        for name, data in node.written.items():
-            column = schema.property_column(name)
-            cells.append((*column, node.base_of(name, data)))
-            depends_on[column] = None
-        for name in node.created:
-            column = schema.property_column(name)
-            plan.created[column] = node.property_of(name).create().encode_base()
-            cells.append((*column, plan.created[column]))
-            depends_on[column] = None
-        for name, is_present in node.child_writes.items():
-            column = schema.child_column(name)
-            cells.append((*column, schema.PRESENT if is_present else schema.GONE))
-            depends_on[column] = None
-        if kind == CHANGED:
-            _keep_names_apart(node, plan)
-            depends_on.update(_columns_without_effect(node))
-            plan.value_bytes = _read_back_size(node)
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    if node.child_writes:
-        added = tuple(name for name, is_present in node.child_writes.items() if is_present)
-        removed = tuple(name for name, is_present in node.child_writes.items() if not is_present)
+    for name, data in node.written.items():
+        column = schema.property_column(name)
+        cells.append((*column, node.base_of(name, data)))
+        depends_on[column] = None
+    for name in node.created:
+        column = schema.property_column(name)
+        plan.created[column] = node.property_of(name).create().encode_base()
+        cells.append((*column, plan.created[column]))
+        depends_on[column] = None
+    for name, is_present in node.child_writes.items():
+        column = schema.child_column(name)
+        cells.append((*column, schema.PRESENT if is_present else schema.GONE))
+        depends_on[column] = None
+    if kind == CHANGED:
+        _keep_names_apart(node, plan)
+        depends_on.update(_columns_without_effect(node))
+        plan.value_bytes = _read_back_size(node)
     # Python's garbage collector visits lists again and again, but not tuples of text and bytes.
     plan.cells = tuple(cells)
     names = (*node.written, *node.created) if node.adjusted else tuple(node.written)
-    change = RowChange(node.path, kind, names, added, removed)
-    return plan, change
+    return plan, RowChange(node.path, kind, names, *_children(node))
+
+
+def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
+    """As :func:`_plan`, for a node whose life begins; nearly all nodes of a load are such nodes."""
+    cells: list[tuple[bytes, bytes, bytes]] = [_BEGIN_LIFE, _TOUCHED]
+    for name, data in node.written.items():
+        cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
+    for name, is_present in node.child_writes.items():
+        cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if is_present else schema.GONE))
+    # If the node has an earlier life, that ends here as well. A node that was absent needs no such check: a commit that creates
+    # it writes the parent's child column, and a commit that touches it has that version in its view.
+    depends_on = {} if node.base is None else {schema.LAST_REVISION: None}
+    plan = RowPlan(node.path, paths.key(node.path), tuple(cells), depends_on)
+    return plan, RowChange(node.path, ADDED, tuple(node.written), *_children(node))
+
+
+def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the children that the node gets, and of those that it loses."""
+    if not node.child_writes:
+        return (), ()
+    added = tuple(name for name, is_present in node.child_writes.items() if is_present)
+    return added, tuple(name for name, is_present in node.child_writes.items() if not is_present)
 
 
 def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
