@@ -27,13 +27,14 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
     Includes nodes with a property that the branch wrote and set back: a merge depends on its value. Two round trips for
     each batch of nodes that are not cached.
     """
-    properties: dict[str, set[str]] = {}
-    adjusted: dict[str, set[str]] = {}
-    children: dict[str, set[str]] = {}
+    # Dicts keep the names in the order of the changes. A store on a B-tree inserts children in the order of names faster.
+    properties: dict[str, dict[str, None]] = {}
+    adjusted: dict[str, dict[str, None]] = {}
+    children: dict[str, dict[str, None]] = {}
     for change in changes:
-        properties.setdefault(change.path, set()).update(change.properties)
-        children.setdefault(change.path, set()).update(change.children_added, change.children_removed)
-        adjusted.setdefault(change.path, set()).update(name for name, _, _ in change.adjusted)
+        properties.setdefault(change.path, {}).update(dict.fromkeys(change.properties))
+        children.setdefault(change.path, {}).update(dict.fromkeys((*change.children_added, *change.children_removed)))
+        adjusted.setdefault(change.path, {}).update((name, None) for name, _, _ in change.adjusted)
     before = reader.nodes(state.trunk, list(properties))
     after = reader.nodes(state.view, list(properties))
     nodes: list[StagedNode] = []
@@ -45,7 +46,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
             if node.is_new:
                 node.written.update(now.encoded)
             else:
-                for name in names | adjusted[path]:
+                for name in {**names, **adjusted[path]}:
                     _change_property(node, name, now.property_of(name), wrote=name in names)
             for name in children[path]:
                 child = paths.join(path, name)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hbasemk import Repository
+from hbasemk import Repository, Transaction
 from hbasemk.format import paths, schema
 from hbasemk.store.abc import Put, Store
 from hbasemk.store.memory import MemoryStore
@@ -22,10 +22,12 @@ class Written(CountingStore):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.rows: list[bytes] = []
+        self.children: list[bytes] = []
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         if table == schema.NODES:
             self.rows += (put.row for put in puts)
+            self.children += (cell.qualifier for put in puts for cell in put.cells if cell.family == schema.CHILDREN)
         super().write(table, puts, durable=durable)
 
 
@@ -44,3 +46,19 @@ def test_children_are_written_in_the_order_of_their_keys(checked: Checked, paren
     children = [row for row in store.rows if row.startswith(paths.key(f"{parent}/")[:2])]
     assert len(children) >= NODES
     assert children == sorted(children)
+
+
+def test_a_merge_writes_the_children_of_a_node_in_the_order_of_its_branch(checked: Checked) -> None:
+    store = Written(checked(MemoryStore()))
+    with Repository(store, create=True) as repository:
+        repository.run(lambda tx: tx.add("/old"))
+        with repository.branch() as branch:
+
+            def add(tx: Transaction) -> None:
+                for number in range(NODES):
+                    tx.add(f"/old/{number:04}")
+
+            branch.run(add)
+            store.children.clear()
+
+    assert store.children == [f"{number:04}".encode() for number in range(NODES)]
