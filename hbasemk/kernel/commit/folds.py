@@ -73,7 +73,8 @@ class Folds(Committing):
         for cell in resting:
             machine = columns[cell.family, cell.qualifier] >> 16
             newest[machine] = max(newest.get(machine, 0), cell.timestamp)
-        gone = {machine for machine, version in newest.items() if self._lease.is_over(version)}
+        over = set(self._lease.over(newest.values()))
+        gone = {machine for machine, version in newest.items() if version in over}
         return [slot for cell in resting if (slot := columns[cell.family, cell.qualifier]) >> 16 in gone]
 
 

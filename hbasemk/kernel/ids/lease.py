@@ -7,7 +7,7 @@ when another process may take over a lease.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreNotAppliedError, StoreUnusableError
@@ -17,7 +17,7 @@ from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.ids import log_holder
-from hbasemk.kernel.ids.leases import lease_of
+from hbasemk.kernel.ids.leases import lease_of, leases_of
 from hbasemk.kernel.ids.log_holder import TakenLog
 from hbasemk.kernel.ids.server_clock import MEASUREMENT_VALID, ServerClock
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -252,15 +252,22 @@ class Lease:
         self._record = self._unconfirmed = None
 
     def is_over(self, revision: int) -> bool:
-        """Return whether the lease under which ``revision`` was issued has ended.
+        """Return whether the lease under which ``revision`` was issued has ended. Round trips as :meth:`over`."""
+        return bool(self.over([revision]))
 
-        One round trip, and two more if the store's clock was not measured recently. Only the store's clock may decide
-        that another process's lease has expired.
+    def over(self, issued: Iterable[int]) -> list[int]:
+        """Return those of some revisions whose lease has ended, in the given order.
+
+        One round trip for each batch of machine ids, and two more if the store's clock was not measured recently. Only the
+        store's clock may decide that another process's lease has expired.
         """
-        record = lease_of(self.store, revisions.machine_of(revision))
-        if record is None or record.start > revisions.ms_of(revision):
-            return True
-        return self.has_ended(revisions.machine_of(revision), record)
+        machines = {revision: revisions.machine_of(revision) for revision in issued}
+        records = leases_of(self.store, list(dict.fromkeys(machines.values())))
+        return [revision for revision, machine in machines.items() if self._began_over(revision, records[machine])]
+
+    def _began_over(self, revision: int, record: LeaseRecord | None) -> bool:
+        machine = revisions.machine_of(revision)
+        return record is None or record.start > revisions.ms_of(revision) or self.has_ended(machine, record)
 
     def has_ended(self, machine: int, record: LeaseRecord) -> bool:
         """Return whether the lease in ``record`` is over. Two round trips if the store's clock was not measured recently."""

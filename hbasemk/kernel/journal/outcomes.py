@@ -159,10 +159,17 @@ class Outcomes:
 
     def recover_if_over(self, revision: int) -> bool:
         """Recover a pending revision if its writer's lease has expired; return whether it is decided now."""
-        if not self._lease.is_over(revision):
-            return False
-        self.recover(revision)
-        return True
+        return bool(self.recover_over([revision]))
+
+    def recover_over(self, pending: Sequence[int]) -> list[int]:
+        """Recover those of some pending revisions whose writer's lease has expired, and return them.
+
+        One round trip for the leases of all, and more for each revision that it recovers.
+        """
+        over = self._lease.over(pending)
+        for revision in over:
+            self.recover(revision)
+        return over
 
     def recover(self, revision: int) -> Outcome:
         """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once.

@@ -43,9 +43,9 @@ class Recovery:
         """Resolve the pending revisions whose writer's lease has expired; return the revisions of dead writers.
 
         Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
-        or more for each pending or unswept revision; none if there are none.
+        for all pending revisions, and more for each unswept one and for each of a dead writer; none if there are none.
         """
-        dead = [revision for revision in sorted(self._journal.pending) if self._outcomes.recover_if_over(revision)]
+        dead = self._outcomes.recover_over(sorted(self._journal.pending))
         for revision in self._journal.unswept.waiting_for(self._retry_timeout):
             # The writer has had the whole lease time to roll back. If its lease continues, it may still do so, or die.
             if self._outcomes.recover_if_over(revision):
@@ -86,7 +86,7 @@ class Recovery:
                 found.append(row.revision)
             elif row.swept == schema.SWEPT_IN_DOUBT:
                 in_doubt.append(row.revision)
-        dead = [revision for revision in found if self._outcomes.recover_if_over(revision)]
+        dead = self._outcomes.recover_over(found)
         if dead or in_doubt:
             # Include revisions that an instance swept without living to hide them.
             self._hide([*dead, *in_doubt])

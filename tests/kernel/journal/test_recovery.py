@@ -13,7 +13,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Put
-from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died, FailingRepository, is_whole
 from tests.support.runtime import open_instance
 from tests.support.uncached import without_cache
@@ -338,4 +338,36 @@ def test_the_watermark_is_a_committed_revision() -> None:
     assert new.head().revision == committed[-1]
     assert new.outcome(new.head().revision) is Outcome.COMMITTED
     assert place.first.at(new.head().revision).revision == committed[-1]
+    place.whole()
+
+
+def test_the_leases_of_all_pending_revisions_are_read_in_one_call() -> None:
+    place = Place()
+    counted = CountingStore(place.inner)
+    watcher = open_instance(counted, place.world, mac=20)
+    base = watcher.head()
+
+    def die(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            raise Died
+
+    for mac in range(10, 15):
+        store = FaultyStore(place.inner)
+        writer = open_instance(store, place.world, mac=mac)
+        store.after = die
+        with pytest.raises(Died):
+            writer.commit_on(base, OperationList([AddNode(f"/x{mac}", {})]), "")
+    watcher.poll()
+    pending = sorted(watcher.journal.pending)
+    assert len(pending) == 5
+
+    # Measures the clock of the store.
+    watcher.lease.time()
+    counted.take()
+    assert watcher.recovery.recover() == []
+    assert counted.take() == {("read", schema.CLUSTER): 1}
+
+    place.world.advance(20)
+    assert watcher.recovery.recover() == pending
+    watcher.poll()
     place.whole()
