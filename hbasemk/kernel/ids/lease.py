@@ -263,11 +263,12 @@ class Lease:
         """
         machines = {revision: revisions.machine_of(revision) for revision in issued}
         records = leases_of(self.store, list(dict.fromkeys(machines.values())))
-        return [revision for revision, machine in machines.items() if self._began_over(revision, records[machine])]
-
-    def _began_over(self, revision: int, record: LeaseRecord | None) -> bool:
-        machine = revisions.machine_of(revision)
-        return record is None or record.start > revisions.ms_of(revision) or self.has_ended(machine, record)
+        over: list[int] = []
+        for revision, machine in machines.items():
+            record = records[machine]
+            if record is None or record.start > revisions.ms_of(revision) or self.has_ended(machine, record):
+                over.append(revision)
+        return over
 
     def has_ended(self, machine: int, record: LeaseRecord) -> bool:
         """Return whether the lease in ``record`` is over. Two round trips if the store's clock was not measured recently."""

@@ -43,7 +43,8 @@ class Recovery:
         """Resolve the pending revisions whose writer's lease has expired; return the revisions of dead writers.
 
         Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
-        for all pending revisions, and more for each unswept one and for each of a dead writer; none if there are none.
+        reads the leases of all pending revisions. Each revision of a dead writer, and each unswept one, takes one or more.
+        No round trip if there are none of these.
         """
         dead = self._outcomes.recover_over(sorted(self._journal.pending))
         for revision in self._journal.unswept.waiting_for(self._retry_timeout):
