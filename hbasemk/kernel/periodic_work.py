@@ -101,12 +101,22 @@ class PeriodicWork(Committing):
         self._seen = seen
         if seen - self._advanced_at >= ADVANCE_AFTER or (rests and not self._advanced_to_end) or self._should_publish():
             self._advanced_at = seen
-            self._advanced_to_end = rests
+            self._advanced_to_end = False
             self._advanced_time = self._runtime.monotonic()
             if self._store.read_only:
                 self._recovery.follow()
             else:
                 self._recovery.advance(to_end=rests)
+            self._advanced_to_end = rests and self._is_at_end()
+
+    def _is_at_end(self) -> bool:
+        """Return whether a further attempt to move the watermark to the last revision can be left out.
+
+        In a store that orders all writes, a pending revision may have stopped the attempt, or a write that arrived meanwhile.
+        """
+        if self._store.read_only or not self._store.supports_transactions:
+            return True
+        return self._journal.verified >= self._journal.head.upper
 
     def _should_publish(self) -> bool:
         """Return whether to move the watermark although few revisions are new.

@@ -159,13 +159,25 @@ class Recovery:
 
         In a store that orders all writes it moves as far if no journal row arrives meanwhile. Otherwise it stays below the
         bound below which no revision can still commit: there by the highest id, in other stores by the logs of all writers.
-        Without ``to_end`` it always stays below that bound, and reads no row above it.
+        Without ``to_end`` it always stays below that bound, and reads no row above it. With it, in a store that orders all
+        writes, the call begins again if another instance moves the watermark meanwhile, perhaps less far.
 
         An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The journal
         then drops what the watermark covers, whichever instance moved it. The watermark is always a committed revision,
         because an instance that opens the repository names its first view after it.
         """
         current = settings.read_watermark(self._store)
+        while True:
+            found, moved = self._advance_from(current, to_end)
+            if moved is not None or not found or not to_end or not self._store.supports_transactions:
+                return moved
+            latest = settings.read_watermark(self._store)
+            if latest.encode() == current.encode():
+                return None
+            current = latest
+
+    def _advance_from(self, current: Watermark, to_end: bool) -> tuple[bool, Watermark | None]:
+        """Make one attempt to move the watermark; return whether it may move, and the new one, None if it stays."""
         self._journal.verify(current)
         committed: list[int] = []
         in_doubt = set[int]()
@@ -210,14 +222,14 @@ class Recovery:
                     in_doubt.add(revision)
                 continue
             committed.append(revision)
-        moved = None
+        found, moved = bool(committed), None
         if arrived is not None and committed:
             moved = self._move_to(current, committed, in_doubt, arrived)
             committed = [revision for revision in committed if revision < bound]
         if moved is None and committed:
             moved = self._move_to(current, committed, in_doubt)
         self._journal.compact(moved or current)
-        return moved
+        return found, moved
 
     def _move_to(
         self, current: Watermark, committed: Sequence[int], in_doubt: set[int], arrived: int | None = None
