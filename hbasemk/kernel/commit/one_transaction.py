@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
@@ -14,6 +15,9 @@ from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Decision, Row
+
+READ_BACK_ROWS: Final = 1000
+"""The largest number of rows that one transaction reads back. Reading takes longer than writing, and all other writers wait."""
 
 
 class OneTransaction(Committing):
@@ -27,6 +31,8 @@ class OneTransaction(Committing):
         """Return whether the store can carry out the commit in one transaction."""
         store = self._store
         small = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
+        if small and len(plan.rows) > READ_BACK_ROWS:
+            small = sum(1 for row in plan.rows if row.depends_on) <= READ_BACK_ROWS
         return store.supports_transactions and small and new_row.is_complete(draft)
 
     def commit(self, draft: Draft, plan: ChangeSet) -> int | None:
