@@ -1,7 +1,8 @@
 """Background maintenance: polling, lease renewal, recovery; and orderly shutdown.
 
 One thread of an opened repository runs it. Without background polling, some of the user's calls run it at their end.
-Errors do not end it: it tries again, more slowly, and logs the first error. Only the user's own calls raise errors. An
+Errors do not end it: it tries again, more slowly, and logs the first error. If maintenance finds damage, polls go on as
+before, and only the next maintenance comes later. Only the user's own calls raise errors. An
 unexpected error, which only a defect of hbasemk can cause, goes to ``threading.excepthook`` each time.
 """
 
@@ -18,9 +19,10 @@ import weakref
 from collections.abc import Callable
 from typing import Final
 
-from hbasemk.errors import ClosedError, HbasemkError
+from hbasemk.errors import ClosedError, FormatError, HbasemkError
 from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.pace import SHORTEST_GAP, Pace
@@ -69,19 +71,19 @@ class _OutageLog:
     """Logs the first failure of a series, and the success that ends it."""
 
     def __init__(self, location: str) -> None:
-        self._location = location
+        self.location = location
         self._failing = False
 
     def record_failure(self, error: HbasemkError) -> None:
         """Log the error unless the last attempt failed too."""
         if not self._failing:
-            _log.warning("background work on %s failed; retrying: %s", self._location, error)
+            _log.warning("background work on %s failed; retrying: %s", self.location, error)
         self._failing = True
 
     def record_success(self) -> None:
         """Log that the store is reachable, if the last attempt failed."""
         if self._failing:
-            _log.warning("%s is available again", self._location)
+            _log.warning("%s is available again", self.location)
         self._failing = False
 
 
@@ -143,6 +145,17 @@ class Background:
             self._thread.join(timeout=1.0)
 
 
+def _maintain(instance: Instance, outage_log: _OutageLog) -> bool:
+    """Maintain an instance; return whether it met no damage. If the store fails, raise."""
+    try:
+        instance.maintain()
+    except FormatError as error:
+        outage_log.record_failure(error)
+        return False
+    outage_log.record_success()
+    return True
+
+
 def _work(
     reference: weakref.ref[Instance],
     interval: float,
@@ -154,6 +167,7 @@ def _work(
     began = time.monotonic()
     pace = Pace(began, interval)
     due_at = began + interval
+    maintenance_log = _OutageLog(outage_log.location)
     used = time.thread_time()
     while not bell.wait(pause):
         instance = reference()
@@ -172,8 +186,8 @@ def _work(
                     found = changed and bool(instance.poll())
                     busy = time.thread_time() - used
                     if due:
-                        instance.maintain()
-                        due_at = began + interval
+                        whole = _maintain(instance, maintenance_log)
+                        due_at = began + (interval if whole else max(interval, LONGEST_PAUSE))
             outage_log.record_success()
             if unchanged:
                 pause = pace.after_comparison(began, used - before)
@@ -232,9 +246,13 @@ class LiveInstance(Instance):
 
     def maintain(self) -> None:
         """Run periodic maintenance, and continue the collection of old revisions. See :meth:`Instance.maintain`."""
-        super().maintain()
+        damage = Damage()
+        with damage.kept():
+            super().maintain()
         if self._collection is not None:
-            self._collection.step(self)
+            with damage.kept():
+                self._collection.step(self)
+        damage.report()
 
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.

@@ -87,7 +87,9 @@ class Instance:
         journal.listeners.append(self._last_changes.arrived)
         journal.forgetters.append(self._last_changes.forget)
         self.checkpoint_cells = CheckpointCells(store, runtime, journal, self.lease, has_checkpoints)
-        self.announcements = Announcements(store, runtime, self.clock, self.lease, journal.is_decided)
+        self.announcements = Announcements(
+            store, runtime, self.clock, self.lease, journal.is_decided, found.lease_ms / 1000
+        )
         self.outcomes = Outcomes(store, runtime, journal, self.lease, self.announcements)
         self.recovery = Recovery(
             store, journal, self.outcomes, self.lease, (found.lease_ms + found.max_clock_skew_ms) / 1000

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from hbasemk.errors import ClosedError, StoreError
+from hbasemk.errors import ClosedError, FormatError, StoreError
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.folds import Folds
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.checkpoint_cells import CheckpointCells
 from hbasemk.kernel.journal.recovery import Recovery
@@ -17,6 +18,8 @@ SWEEP_EVERY: Final = 3600.0
 """Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
+SWEEP_AGAIN: Final = 60.0
+"""Seconds until such a sweep is repeated if the store fails."""
 ADVANCE_AFTER: Final = 500
 """The number of new revisions after which the watermark is moved and the sequence shortened."""
 
@@ -53,26 +56,51 @@ class PeriodicWork(Committing):
     def run(self) -> None:
         """Renew the lease, resolve deferred and dead writers' revisions, and move the watermark, as far as it is time.
 
-        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. A read-only instance only drops
-        what other instances have moved the watermark past.
+        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. Damage of one revision stops only the work
+        on it; FormatError comes at the end. A read-only instance only drops what other instances have moved the watermark past.
         """
         if self._store.read_only:
             self._advance()
             return
         if self._lease.due():
             self._lease.renew()
+        if self._announcements.due():
             self._announcements.renew(self._journal.highest_seen)
-        self._outcomes.resolve_pending()
-        self._branches.resolve_pending()
-        self._recovery.recover()
-        self._folds.run()
-        if self._lease.held and self._runtime.monotonic() >= self._sweep_due:
+        self._do_all(
+            self._outcomes.resolve_pending,
+            self._branches.resolve_pending,
+            self._recovery.recover,
+            self._folds.run,
+            self._sweep,
+            self._advance,
+        )
+
+    def _do_all(self, *steps: Callable[[], object]) -> None:
+        """Take all steps, even if some of them meet damage; then raise the first FormatError."""
+        damage = Damage()
+        for step in steps:
+            with damage.kept():
+                step()
+        damage.report()
+
+    def _sweep(self) -> None:
+        """Sweep once an hour."""
+        if not self._lease.held or self._runtime.monotonic() < self._sweep_due:
+            return
+        # In case the store fails.
+        self._sweep_due = self._runtime.monotonic() + SWEEP_AGAIN
+        try:
+            self._do_all(
+                # In HBase a scan from the begin steps over the markers of deleted rows.
+                lambda: self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon),
+                self._checkpoint_cells.remove_expired,
+                self._recovery.recover_late,
+            )
+        except FormatError:
+            # All steps were taken. What is damaged stays so.
             self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
-            # In HBase a scan from the begin steps over the markers of deleted rows.
-            self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon)
-            self._checkpoint_cells.remove_expired()
-            self._recovery.recover_late()
-        self._advance()
+            raise
+        self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
 
     def check_backlog(self) -> None:
         """Call :attr:`on_backlog` if it is time."""

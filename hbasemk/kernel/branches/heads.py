@@ -5,15 +5,15 @@ A branch ends when it is merged, rebased to another branch or abandoned, also by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hbasemk.errors import FormatError, RevisionCollectedError, StoreError
+from hbasemk.errors import RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.rows import journal_rows
@@ -30,14 +30,8 @@ def _has_ended(data: bytes) -> bool:
     return head is not None and head.how != b""
 
 
-@contextmanager
-def _collect_damage(revision: int, damaged: list[FormatError]) -> Iterator[None]:
-    """Continue after a revision whose changes cannot be decoded; collect the error."""
-    try:
-        yield
-    except FormatError as error:
-        text = revisions.to_text(revision)
-        damaged.append(FormatError(f"the cells of branch revision {text} cannot be deleted: {error}"))
+def _undeletable(revision: int) -> str:
+    return f"the cells of branch revision {revisions.to_text(revision)} cannot be deleted"
 
 
 class BranchHeads:
@@ -155,7 +149,7 @@ class BranchHeads:
         heads, unswept = self._all_unswept(above)
         staying: dict[int, list[int]] = {}
         swept = {}
-        damaged: list[FormatError] = []
+        damage = Damage()
         for root, own_revisions in unswept.items():
             head = heads.get(root)
             if head is None:
@@ -168,11 +162,10 @@ class BranchHeads:
             # End the branch before deleting anything, so that another sweep can continue after a crash.
             if len(head.value) == 8 and not self.move(root, head.value, ABANDONED + head.value):
                 continue
-            self._sweep(own_revisions, damaged)
+            self._sweep(own_revisions, damage)
             swept[root] = own_revisions
-        swept.update(self._finish(heads, staying, damaged))
-        if damaged:
-            raise damaged[0]
+        swept.update(self._finish(heads, staying, damage))
+        damage.report()
         return swept
 
     def _all_unswept(self, above: int = 0) -> tuple[dict[int, Cell], dict[int, list[int]]]:
@@ -192,7 +185,7 @@ class BranchHeads:
         return heads, unswept
 
     def _finish(
-        self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]], damaged: list[FormatError]
+        self, heads: Mapping[int, Cell], staying: Mapping[int, list[int]], damage: Damage
     ) -> dict[int, list[int]]:
         """Finish the work of dead instances: sweeps of ended branches, and roll-backs of single revisions."""
         finished = {}
@@ -206,21 +199,21 @@ class BranchHeads:
             if head is None or not head.how:
                 # A live writer rolls back its own revisions.
                 for revision in aborted_revisions:
-                    with _collect_damage(revision, damaged):
+                    with damage.kept(_undeletable(revision)):
                         self._outcomes.recover_if_over(revision)
             elif head.newest in aborted or (
                 head.newest not in own_revisions if head.newest is not None else aborted_revisions
             ):
                 # Only a sweep aborts or sweeps the newest revision of a branch.
-                self._sweep(own_revisions, damaged)
+                self._sweep(own_revisions, damage)
                 finished[root] = own_revisions
             else:
-                self._sweep(aborted_revisions, damaged)
+                self._sweep(aborted_revisions, damage)
         return finished
 
-    def _sweep(self, own_revisions: Sequence[int], damaged: list[FormatError]) -> None:
+    def _sweep(self, own_revisions: Sequence[int], damage: Damage) -> None:
         for revision in sorted(own_revisions, reverse=True):
-            with _collect_damage(revision, damaged):
+            with damage.kept(_undeletable(revision)):
                 self._outcomes.abort_own(revision, self.changes_of((revision,)), clean=False)
 
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:

@@ -17,6 +17,7 @@ from hbasemk.kernel.commit.change_source import ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.slots import Place
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Column, Get
@@ -44,10 +45,17 @@ class Folds(Committing):
         """
         now = self._runtime.monotonic()
         self._checked = {place: at for place, at in self._checked.items() if now - at < TRY_EVERY}
-        for place in self._slots.take_crowded():
-            if place not in self._checked:
-                self._checked[place] = now
-                self._fold(self._journal.head, place)
+        crowded = [place for place in self._slots.take_crowded() if place not in self._checked]
+        damage = Damage()
+        try:
+            while crowded:
+                with damage.kept(f"property {crowded[-1][1]!r} of {crowded[-1][0]} cannot be folded"):
+                    self._fold(self._journal.head, crowded[-1])
+                self._checked[crowded.pop()] = now
+        finally:
+            # If the store failed, the next call continues.
+            self._slots.report_crowded(crowded)
+        damage.report()
 
     def _fold(self, view: View, place: Place) -> None:
         path, name = place

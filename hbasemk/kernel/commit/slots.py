@@ -95,7 +95,11 @@ class Slots:
         for node in plan.adjusting:
             for name in node.slots or ():
                 if len(node.property_of(name).totals) > MANY:
-                    self._crowded[node.path, name] = None
+                    self.report_crowded([(node.path, name)])
+
+    def report_crowded(self, places: Iterable[Place]) -> None:
+        """Let the next :meth:`take_crowded` return properties with many slots."""
+        self._crowded.update(dict.fromkeys(places))
 
     def take_crowded(self) -> list[Place]:
         """Return the properties with many slots that commits have reported since the last call."""

@@ -25,7 +25,7 @@ RECENT: Final = 48
 class Announcements:
     """Makes the ids of one instance's trunk revisions, and announces them. Thread-safe.
 
-    ``is_decided`` says whether this instance knows that a revision is decided.
+    ``is_decided`` says whether this instance knows that a revision is decided. ``lease_seconds`` is the length of a lease.
     """
 
     def __init__(
@@ -35,12 +35,14 @@ class Announcements:
         clock: IdClock,
         lease: Lease,
         is_decided: Callable[[int], bool],
+        lease_seconds: float,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._clock = clock
         self._lease = lease
         self._is_decided = is_decided
+        self._lease_seconds = lease_seconds
         self._state = runtime.lock()
         self._sending = runtime.lock()
         self._is_sending = False
@@ -51,6 +53,7 @@ class Announcements:
         self._recent: list[int] = []
         self._bound = 0
         self._acknowledged = 0
+        self._acknowledged_time = runtime.monotonic()
         self._idle = True
 
     def next(self, above: int) -> int:
@@ -113,6 +116,15 @@ class Announcements:
             if revision in self._open:
                 self._open.remove(revision)
                 self._recent.append(revision)
+
+    def due(self) -> bool:
+        """Return whether a third of the lease has passed since the last write of the log, so that :meth:`renew` is due.
+
+        The renewals of the lease do not show this: a large commit renews the lease between its calls.
+        """
+        if self._store.supports_transactions or not self._lease.held:
+            return False
+        return (self._runtime.monotonic() - self._acknowledged_time) * 3 > self._lease_seconds
 
     def renew(self, above: int) -> None:
         """Announce, without a revision, that only ids greater than ``above`` come. One round trip if there is a lease.
@@ -178,6 +190,7 @@ class Announcements:
     def _send(self, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
         """Write the log, and make another compare-and-set at the same time; return the answer to that one."""
         created = False
+        began = self._runtime.monotonic()
         self._is_sending = True
         try:
             if create is None:
@@ -192,4 +205,5 @@ class Announcements:
             written = log.put.cells[0].timestamp
             if self._nonce == log.expected and written is not None:
                 self._acknowledged = max(self._acknowledged, written)
+                self._acknowledged_time = began
         return created

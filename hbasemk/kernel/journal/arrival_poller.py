@@ -69,7 +69,7 @@ class ArrivalPoller:
                     part.add(row)
                     if not row.cells and not row.is_branch and row.revision > sequence.floor:
                         gone.append(row.revision)
-                if row.revision > sequence.floor:
+                if row.revision > sequence.floor and not row.is_branch:
                     news.before.setdefault(row.revision, before)
                     if whole and row.committed:
                         found[row.revision] = row

@@ -179,16 +179,15 @@ class KnownRevisions:
         if self._head.position != self.announced:
             self._move_head()
 
-    def _shorten(self, watermark: Watermark, limit: int) -> bool:
-        """Drop positions up to ``limit``, except the last :data:`KEPT`; return whether that paid. The caller holds the lock."""
+    def _shorten(self, watermark: Watermark, limit: int) -> None:
+        """Drop positions up to ``limit``, except the last :data:`KEPT`, if that pays. The caller holds the lock."""
         self._repair_append()
         sequence = self._sequence
         shorter = sequence.shortened(watermark, limit, KEPT)
         if shorter is None:
-            return False
+            return
         self._store_extents(shorter.begin - 1, limit + 1)
         self._sequence = shorter
-        return True
 
     def _store_extents(self, end: int, low_bound: int) -> None:
         """Store in the pins of all views before a position what the views contain. ``low_bound`` is the journal's."""

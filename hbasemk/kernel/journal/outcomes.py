@@ -14,6 +14,7 @@ from hbasemk.errors import RevisionCollectedError, StoreError
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
@@ -159,17 +160,23 @@ class Outcomes:
 
     def recover_if_over(self, revision: int) -> bool:
         """Recover a pending revision if its writer's lease has expired; return whether it is decided now."""
-        return bool(self.recover_over([revision]))
+        if not self._lease.is_over(revision):
+            return False
+        self.recover(revision)
+        return True
 
-    def recover_over(self, pending: Sequence[int]) -> list[int]:
+    def recover_over(self, pending: Sequence[int], damage: Damage) -> list[int]:
         """Recover those of some pending revisions whose writer's lease has expired, and return them.
 
+        Keeps in ``damage`` the error of a revision that is damaged, and leaves that revision as it is.
         One round trip for the leases of all, and more for each revision that it recovers.
         """
-        over = self._lease.over(pending)
-        for revision in over:
-            self.recover(revision)
-        return over
+        recovered: list[int] = []
+        for revision in self._lease.over(pending):
+            with damage.kept(f"revision {revisions.to_text(revision)} of a dead writer cannot be rolled back"):
+                self.recover(revision)
+                recovered.append(revision)
+        return recovered
 
     def recover(self, revision: int) -> Outcome:
         """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once.

@@ -366,11 +366,11 @@ class PolledRevisions(KnownRevisions):
         The call is cheap if there is little to drop. Afterwards a view of a dropped revision contains every committed
         revision with an id up to its own, as in an instance that opens now.
         """
+        limit = min(watermark.revision, self._verified)
         with self._lock:
-            if self._shorten(watermark, min(watermark.revision, self._verified)) and isinstance(
-                self.poller, ArrivalPoller
-            ):
-                self.poller.forget(self._sequence.floor)
+            self._shorten(watermark, limit)
+            if isinstance(self.poller, ArrivalPoller):
+                self.poller.forget(limit)
 
     # --- undecided and aborted revisions -------------------------------------------------------------------
 

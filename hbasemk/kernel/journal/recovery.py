@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from hbasemk.format import journal_row, schema
+from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import settings
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.logs import Logs
@@ -44,20 +45,23 @@ class Recovery:
 
         Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
         reads the leases of all pending revisions. Each revision of a dead writer, and each unswept one, takes one or more.
-        No round trip if there are none of these.
+        No round trip if there are none of these. Raises FormatError at the end if one of them is damaged.
         """
-        dead = self._outcomes.recover_over(sorted(self._journal.pending))
+        damage = Damage()
+        dead = self._outcomes.recover_over(sorted(self._journal.pending), damage)
         for revision in self._journal.unswept.waiting_for(self._retry_timeout):
-            # The writer has had the whole lease time to roll back. If its lease continues, it may still do so, or die.
-            if self._outcomes.recover_if_over(revision):
-                dead.append(revision)
-                self._journal.unswept.remove(revision)
-            elif self._outcomes.is_swept(revision):
-                self._journal.unswept.remove(revision)
-            else:
-                self._journal.unswept.wait_again(revision)
+            # Whatever follows, a damaged one is not tried at every call.
+            self._journal.unswept.wait_again(revision)
+            with damage.kept(f"aborted revision {revisions.to_text(revision)} cannot be swept"):
+                # The writer has had the whole lease time to roll back. If its lease continues, it may still do so, or die.
+                if self._outcomes.recover_if_over(revision):
+                    dead.append(revision)
+                    self._journal.unswept.remove(revision)
+                elif self._outcomes.is_swept(revision):
+                    self._journal.unswept.remove(revision)
         if dead:
             self._hide(dead)
+        damage.report()
         return dead
 
     def recover_late(self) -> list[int]:
@@ -87,12 +91,14 @@ class Recovery:
                 found.append(row.revision)
             elif row.swept == schema.SWEPT_IN_DOUBT:
                 in_doubt.append(row.revision)
-        dead = self._outcomes.recover_over(found)
+        damage = Damage()
+        dead = self._outcomes.recover_over(found, damage)
         if dead or in_doubt:
             # Include revisions that an instance swept without living to hide them.
             self._hide([*dead, *in_doubt])
         if len(dead) == len(found):
             self._scanned_ms = scanned
+        damage.report()
         return dead
 
     def _hide(self, recovered: list[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import Repository
+from hbasemk.errors import FormatError, StoreNotAppliedError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.commit import folds, slots
 from hbasemk.kernel.commit.change_source import OperationList
@@ -12,6 +13,7 @@ from hbasemk.kernel.commit.operations import Adjust
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import problems
 from tests.support.runtime import World, open_instance
 
@@ -84,4 +86,42 @@ def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypa
     last.periodic_work._folds._fold(view, ("/a", "n"))
     last.poll()
     assert last.require(last.head(), "/a").properties["n"] == 7
+    last.close()
+
+
+@pytest.mark.parametrize("is_damage", [False, True])
+def test_a_fold_that_fails_stops_no_other(
+    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch, is_damage: bool
+) -> None:
+    monkeypatch.setattr(slots, "MANY", 6)
+    names = ["m", "n"]
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", dict.fromkeys(names, 0)))
+    both = OperationList([Adjust("/a", name, 1) for name in names])
+    for mac in range(8):
+        one = open_instance(store, world, mac=0x100 + mac)
+        one.commit(lambda _: both, "", retry_timeout=9, max_poll_age=0)
+        one.close()
+    faulty = FaultyStore(store)
+    last = open_instance(faulty, world, mac=1)
+    world.advance(3700)
+    last.commit(lambda _: both, "", retry_timeout=9, max_poll_age=0)
+    failed: list[Call] = []
+
+    def fail(call: Call) -> None:
+        if call.table == schema.NODES and not (is_damage and failed):
+            failed.append(call)
+            raise FormatError("a cell is damaged") if is_damage else StoreNotAppliedError("the disk is full")
+
+    def totals() -> list[int]:
+        last.poll()
+        return sorted(len(last.require(last.head(), "/a").property_of(name).totals) for name in names)
+
+    faulty.before = fail
+    with pytest.raises(FormatError if is_damage else StoreNotAppliedError):
+        last.maintain()
+    faulty.before = None
+    last.maintain()
+    # Only what is damaged is not tried again soon.
+    assert totals() == [1, 9] if is_damage else [1, 1]
     last.close()

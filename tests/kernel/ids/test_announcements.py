@@ -1,4 +1,4 @@
-"""The log of a writer is written for the lease under which it was made."""
+"""The log of a writer is written for the lease under which it was made, and in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from hbasemk.format import schema
+from hbasemk.errors import StoreNotAppliedError
+from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.abc import CheckAndWrite
 from hbasemk.store.memory import MemoryStore
 from tests.support.runtime import World, open_instance
@@ -38,3 +43,45 @@ def test_a_log_names_the_holder_and_machine_of_its_ids_although_the_lease_change
     announcements._nonce, announcements._machine = lease
     assert written == [(lease[0], schema.log_key(lease[1]))]
     assert announcements._acknowledged < revision
+
+
+def test_a_bound_is_announced_in_time_although_something_else_renews_the_lease(
+    store: MemoryStore, world: World
+) -> None:
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    one.lease.claim()
+    third = one.settings.lease_ms / 3000
+    for _ in range(30):
+        world.advance(third / 4)
+        # A large commit renews the lease between its calls.
+        one.lease.renew()
+        one.maintain()
+        other.maintain()
+        commit(other)
+    other.recovery.advance()
+    behind = revisions.ms_of(other.journal.head.upper) - revisions.ms_of(read_watermark(store).revision)
+    assert behind <= third * 1000 * 1.5
+
+
+def test_a_bound_that_could_not_be_announced_is_announced_at_the_next_call(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_instance(store, world, mac=1)
+    one.lease.claim()
+    world.advance(one.settings.lease_ms / 2000)
+    before = one.announcements._acknowledged
+
+    def fail(*_: object) -> bool:
+        raise StoreNotAppliedError("the region moves")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(one.announcements, "_send", fail)
+        with pytest.raises(StoreNotAppliedError):
+            one.maintain()
+    one.maintain()
+    assert one.announcements._acknowledged > before
+
+
+def commit(instance: Instance) -> int:
+    path = f"/{instance.journal.highest_seen:x}"
+    return instance.commit(lambda _: OperationList([AddNode(path, {})]), "", retry_timeout=1, max_poll_age=0)

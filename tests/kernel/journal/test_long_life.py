@@ -18,6 +18,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import known_revisions
+from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel.journal import journal as get_journal
 from hbasemk.store.abc import Get, Store
@@ -281,3 +282,29 @@ def test_opening_does_not_read_changes_above_the_watermark() -> None:
     )
     assert Cost(site).cells < 20
     site.check()
+
+
+def test_commits_to_branches_leave_nothing_in_the_memory_of_other_instances(ordered_store: Store, world: World) -> None:
+    one, other = (open_instance(ordered_store, world, mac=mac) for mac in (1, 2))
+    one.commit(lambda _: OperationList([AddNode("/a", {})]), "", retry_timeout=1, max_poll_age=0)
+    other.poll()
+    poller = other.journal.poller
+    assert isinstance(poller, ArrivalPoller)
+    kept = len(poller._before)
+    branch = one.begin_branch(one.head())
+    for number in range(50):
+        branch = one.commit_on_branch(branch, OperationList([SetProperty("/a", "n", number)]), "")
+        other.poll()
+    assert len(poller._before) == kept
+
+
+def test_what_only_a_lower_watermark_needs_is_dropped_early(ordered_store: Store, world: World) -> None:
+    one, other = (open_instance(ordered_store, world, mac=mac) for mac in (1, 2))
+    for number in range(50):
+        one.commit(lambda _, number=number: OperationList([AddNode(f"/{number}", {})]), "", retry_timeout=1, max_poll_age=0)  # type: ignore[misc]  # fmt: skip
+    other.poll()
+    poller = other.journal.poller
+    assert isinstance(poller, ArrivalPoller)
+    assert len(poller._before) == 50
+    other.recovery.advance()
+    assert not poller._before

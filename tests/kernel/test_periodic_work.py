@@ -1,0 +1,161 @@
+"""Periodic work goes on after a failure of the store, and beside damage."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk import Repository
+from hbasemk.errors import FormatError, StoreNotAppliedError
+from hbasemk.format import schema
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.periodic_work import SWEEP_AGAIN, SWEEP_EVERY
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import Get, NewCell, Put, Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.runtime import World, open_instance
+
+LATER = 3 * SWEEP_EVERY
+"""Seconds after which an hourly sweep is due, and an ended branch is swept."""
+
+MANY = 50
+
+
+@pytest.fixture
+def store(world: World) -> MemoryStore:
+    # A commit goes step by step.
+    return MemoryStore(world.clock, transactions=True, batch_rows=1)
+
+
+class Killed(BaseException):
+    """The process of the writer ends."""
+
+
+def add(instance: Instance, path: str) -> int:
+    return instance.commit(lambda _: OperationList([AddNode(path, {})]), "", retry_timeout=5, max_poll_age=0)
+
+
+def dead_writer(store: Store, world: World, mac: int) -> int:
+    """Let a writer die after it has written cells, and return its pending revision."""
+    faulty = FaultyStore(store)
+    instance = open_instance(faulty, world, mac=mac)
+
+    def die(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            raise Killed
+
+    faulty.after = die
+    with pytest.raises(Killed):
+        add(instance, f"/{mac}")
+    instance.poll()
+    return max(instance.journal.pending)
+
+
+def is_swept(store: Store, revision: int) -> bool:
+    return bool(store.read(schema.JOURNAL, [Get(schema.revision_key(revision), columns=(schema.SWEPT,))])[0].cells)
+
+
+def damage(store: Store, revision: int) -> None:
+    cell = NewCell(schema.DATA, schema.CHANGES, b"\x01[[")
+    store.write(schema.JOURNAL, [Put(schema.revision_key(revision), [cell])])
+
+
+def ended_branch(instance: Instance) -> int:
+    branch = instance.begin_branch(instance.head())
+    instance.abandon_branch(branch)
+    return branch
+
+
+def failing(method: str, table: str) -> Callable[[Call], None]:
+    def fail(call: Call) -> None:
+        if (call.method, call.table) == (method, table):
+            raise StoreNotAppliedError("the disk is full")
+
+    return fail
+
+
+@pytest.mark.damages("undecodable changes")
+def test_damage_of_a_dead_writers_revision_stops_only_that_one(store: MemoryStore, world: World) -> None:
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    damaged, other = (dead_writer(store, world, mac) for mac in (2, 3))
+    damage(store, damaged)
+    branch = ended_branch(one)
+    world.advance(LATER)
+    one.poll()
+    with pytest.raises(FormatError, match="of a dead writer cannot be rolled back"):
+        one.maintain()
+    assert is_swept(store, other)
+    assert is_swept(store, branch)
+    assert not is_swept(store, damaged)
+
+
+@pytest.mark.damages("undecodable changes")
+def test_damage_of_a_branch_stops_no_other_hourly_work(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    damage(store, ended_branch(one))
+    done: list[str] = []
+    monkeypatch.setattr(one.checkpoint_cells, "remove_expired", lambda: done.append("checkpoints"))
+    monkeypatch.setattr(one.recovery, "recover_late", lambda: done.append("late rows"))
+    world.advance(LATER)
+    with pytest.raises(FormatError):
+        one.maintain()
+    assert done == ["checkpoints", "late rows"]
+    # What is damaged stays so, hence the next attempt comes in an hour.
+    world.advance(SWEEP_AGAIN + 1)
+    one.maintain()
+    assert len(done) == 2
+    world.advance(SWEEP_EVERY)
+    with pytest.raises(FormatError):
+        one.maintain()
+    assert len(done) == 4
+
+
+def test_hourly_work_is_repeated_soon_after_a_failure_of_the_store(store: MemoryStore, world: World) -> None:
+    faulty = FaultyStore(store)
+    one = open_instance(faulty, world, mac=1)
+    add(one, "/a")
+    branch = ended_branch(one)
+    world.advance(LATER)
+    faulty.before = failing("scan", schema.JOURNAL)
+    with pytest.raises(StoreNotAppliedError):
+        one.maintain()
+    faulty.before = None
+    one.maintain()
+    assert not is_swept(store, branch)
+    world.advance(SWEEP_AGAIN + 1)
+    one.maintain()
+    assert is_swept(store, branch)
+
+
+def test_damage_that_maintenance_meets_does_not_slow_polls(caplog: pytest.LogCaptureFixture) -> None:
+    met = threading.Event()
+    calls: list[None] = []
+
+    def maintain() -> None:
+        calls.append(None)
+        met.set()
+        raise FormatError("a row is damaged")
+
+    store = MemoryStore()
+    with Repository(store, poll_interval=0.01) as one, Repository(store, create=False) as other:
+        instance = instance_of(one)
+        instance.maintain = maintain  # type: ignore[method-assign]
+        assert met.wait(10)
+        for number in range(MANY):
+            other.run(lambda tx, number=number: tx.add(f"/{number}"))  # type: ignore[misc]
+            last = other.head.revision
+            assert instance.wait_for(lambda last=last: one.head.revision == last, 60)  # type: ignore[misc]
+    # The thread polled for each revision, and did not maintain each time.
+    assert len(calls) < MANY
+    assert [record.message for record in caplog.records] == [
+        f"background work on {store.location} failed; retrying: a row is damaged"
+    ]
