@@ -17,6 +17,7 @@ from hbasemk.errors import (
     BranchError,
     ClosedError,
     CommitUnknownError,
+    ConflictError,
     LeaseLostError,
     RevisionCollectedError,
     StoreError,
@@ -323,14 +324,21 @@ class Branches(Committing):
         if noop.is_noop(nodes):
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
+        tried: list[int] = []
         try:
             claim = partial(self._claims.for_merge, state.root, revision)
-            merged = self._committer.on_base(state.trunk, ReadyChangeSet(plan), message, REBASE, claim=claim)
-        except CommitUnknownError as error:
-            self._heads.record_doubt(state.root, revision, revisions.from_text(error.revision))
+            source = ReadyChangeSet(plan)
+            merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, claim=claim)
+            # The merge is committed: a store error from here on must not make it look rejected.
+            has_ended = self._heads.close_merged(state.root, revision, merged)
+        except ConflictError:
             raise
-        # The merge is committed: a store error from here on must not make it look rejected.
-        if not self._heads.close_merged(state.root, revision, merged):
+        except BaseException:
+            # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
+            if tried:
+                self._heads.record_doubt(state.root, revision, tried[-1])
+            raise
+        if not has_ended:
             try:
                 head = self._heads.read(state.root)
             except StoreError:
