@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hbasemk.errors import BranchError, CheckpointError
+from hbasemk.errors import BranchError, CheckpointError, StoreError, StoreUnknownError
 from hbasemk.format import revisions
 from hbasemk.format.checkpoint import SHARED, CheckpointList, Entry, digest_of, revision_of
 from hbasemk.format.journal_row import BranchView
@@ -18,6 +18,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retry import BRIEFLY, time_limit
 
 
 class Checkpoint(NamedTuple):
@@ -93,14 +94,41 @@ def keep(
         # The view is written again: if another process removes the old cells now, it spares the new ones.
         return found.replaced(kept)._replace(digest=digest_of(data)), data
 
-    cells.change(view.revision, change)
-    if not fence.protect(instance.store, instance.runtime, floor):
+    try:
+        cells.change(view.revision, change)
+        is_protected = fence.protect(instance.store, instance.runtime, floor)
+    except StoreError as error:
+        if not shared:
+            _give_up(instance, view.revision, kept.number, error)
+        raise
+    if not is_protected:
         # The collector did not see it. No process can read the view any more.
-        cells.change(view.revision, lambda stored, _: (stored.list.without(kept.number), None))
+        _remove(instance, view.revision, kept.number)
         instance.journal.fence.refresh()
         raise instance.journal.collected(view)
     instance.outcomes.quietly(cells.remove_expired)
     return Checkpoint(view.revision, *kept)
+
+
+def _remove(instance: Instance, revision: int, number: int) -> None:
+    """Remove an entry of this call, if it exists."""
+
+    def change(stored: Stored, _: bool) -> tuple[CheckpointList, bytes | None] | None:
+        return None if stored.list.entry(number) is None else (stored.list.without(number), None)
+
+    instance.checkpoint_cells.change(revision, change)
+
+
+def _give_up(instance: Instance, revision: int, number: int, error: StoreError) -> None:
+    """Remove an entry that no caller has received, after an error; raise StoreUnknownError if it may still exist."""
+    try:
+        with time_limit(instance.runtime, BRIEFLY):
+            _remove(instance, revision, number)
+    except StoreError:
+        raise StoreUnknownError(
+            f"the store at {instance.location} failed while the checkpoint {name_of(revision, number)} was made ({error}), and "
+            "again when it should be removed; it may exist. If it does, release it, or wait until it expires."
+        ) from error
 
 
 def _require_same(instance: Instance, stored: Stored, wanted: BranchView, *, or_more: bool) -> None:

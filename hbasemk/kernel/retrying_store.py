@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.batches import delete_batches, put_batches
+from hbasemk.kernel.read_sizes import ReadSizes
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import (
@@ -48,6 +49,7 @@ class RetryingStore(DelegatingStore):
         super().__init__(store)
         self._runtime = runtime
         self._stopped: HbasemkError | None = None
+        self._sizes = ReadSizes()
 
     def stop(self, error: HbasemkError) -> None:
         """Let every later call raise ``error``."""
@@ -95,19 +97,19 @@ class RetryingStore(DelegatingStore):
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Return one row per get. One round trip for each ``batch_rows`` rows; none for no rows.
 
-        The size of rows is known only after reading them. So after a call that timed out, the next one reads half as many.
+        The size of rows is known only after reading them. So after a call that timed out, the next ones read half as many.
         """
         rows: list[Row] = []
-        size = self.batch_rows
 
         def read() -> list[Row]:
-            nonlocal size
-            part = gets[len(rows) : len(rows) + size]
+            part = gets[len(rows) : len(rows) + self._sizes.limit("read", table, self.batch_rows)]
             try:
-                return self.inner.read(table, part)
+                found = self.inner.read(table, part)
             except (StoreNotAppliedError, StoreUnknownError) as error:
-                size = _fewer(len(part), size, error)
+                self._sizes.failed("read", table, len(part), error)
                 raise
+            self._sizes.succeeded("read", table, len(part))
+            return found
 
         while len(rows) < len(gets):
             rows += self._retry(read)
@@ -116,17 +118,16 @@ class RetryingStore(DelegatingStore):
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Return the first ``scan.limit`` rows of the range. One round trip; more after a timeout, as :meth:`read`."""
         rows: list[Row] = []
-        size = scan.limit
 
         def read() -> tuple[list[Row], bool]:
-            nonlocal size
-            limit = min(size, scan.limit - len(rows))
+            limit = self._sizes.limit("scan", table, scan.limit - len(rows))
             request = _rest(scan, rows, limit)
             try:
                 found = self.inner.scan(table, request)
             except (StoreNotAppliedError, StoreUnknownError) as error:
-                size = _fewer(limit, size, error)
+                self._sizes.failed("scan", table, limit, error)
                 raise
+            self._sizes.succeeded("scan", table, limit)
             ended = len(found) < request.limit
             if scan.reverse and rows:
                 # No greatest key below a given key exists, so the scan starts at the last row again.
@@ -301,9 +302,3 @@ def _rest(scan: Scan, rows: Sequence[Row], limit: int) -> Scan:
     return (
         scan._replace(start=last, limit=limit + 1) if scan.reverse else scan._replace(start=last + b"\0", limit=limit)
     )
-
-
-def _fewer(requested: int, size: int, error: StoreError) -> int:
-    """Return how many rows to request next: half as many after a timeout, ``size`` after other errors."""
-    too_much = isinstance(error.__cause__, (TimeoutError, EOFError))
-    return max(1, requested // 2) if too_much else size

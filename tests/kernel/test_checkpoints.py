@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.errors import BranchError, CheckpointError, ConflictError
+from hbasemk.errors import BranchError, CheckpointError, ConflictError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import schema
 from hbasemk.format.checkpoint import CheckpointList, Entry, list_column
 from hbasemk.kernel import checkpoints
+from hbasemk.kernel.collection import raising
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.log import trunk_steps
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.branches import commit_on_branch
 from tests.support.checkpoints import HOUR, keep_shared, kept
 from tests.support.runtime import START_MS, World, open_instance
@@ -222,3 +223,52 @@ def test_a_commit_on_a_checkpoint_is_checked_against_what_the_checkpoint_lacks(s
     other.commit_on(view, OperationList([SetProperty("/a", "p", 1)]), "")
     with pytest.raises(ConflictError):
         other.commit_on(view, OperationList([AddNode("/late", {})]), "")
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_checkpoint_that_no_caller_received_holds_nothing_back(world: World, recovers: bool) -> None:
+    store = MemoryStore(world.clock, transactions=True)
+    faulty = FaultyStore(store)
+    one = open_instance(faulty, world)
+    add(one, "/a")
+    written: list[Call] = []
+
+    def fail(call: Call) -> None:
+        if (call.method, call.table) == ("check_and_write", schema.CLUSTER):
+            written.append(call)
+        elif written and not (recovers and (len(written) > 1 or call.table != schema.JOURNAL)):
+            # The notice fails. If the store recovers, the removal and its notice succeed.
+            raise StoreNotAppliedError("the disk is full")
+
+    faulty.before = fail
+    with pytest.raises(StoreNotAppliedError if recovers else StoreUnknownError) as raised:
+        checkpoints.keep_for(one, one.head(), HOUR)
+    faulty.before = None
+    left = checkpoints.all_of(one)
+    assert written
+    assert len(left) == (0 if recovers else 1)
+    # The caller can release what is left.
+    assert all(entry.name in str(raised.value) for entry in left)
+
+
+def test_a_branch_that_no_caller_received_holds_nothing_back(world: World) -> None:
+    store = MemoryStore(world.clock, transactions=True)
+    faulty = FaultyStore(store)
+    one = open_instance(faulty, world)
+    add(one, "/a")
+    written: list[Call] = []
+
+    def fail(call: Call) -> None:
+        if (call.method, call.table) == ("check_and_write", schema.JOURNAL):
+            written.append(call)
+        elif written and (call.method, call.table) == ("read", schema.CLUSTER):
+            raise StoreNotAppliedError("the disk is full")
+
+    faulty.before = fail
+    with pytest.raises(StoreNotAppliedError):
+        one.begin_branch(one.head())
+    faulty.before = None
+    world.advance(3 * 3600)
+    one.maintain()
+    assert written
+    assert raising.holds(one, 0) == []

@@ -14,6 +14,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import rows as journal_rows
+from hbasemk.kernel.read_sizes import GROW_AFTER
 from hbasemk.kernel.retry import run_with_retries, time_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import CellVersion, CheckAndWrite, Decision, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan
@@ -264,6 +265,28 @@ def test_a_read_that_times_out_continues_with_fewer_rows() -> None:
     refused = Refused(store, 2, timeout)
     assert retrying.read(schema.NODES, gets) == inner.read(schema.NODES, gets)
     assert [call.rows for call in refused.calls] == [10, 5, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("is_scan", [False, True])
+def test_an_operation_that_is_retried_as_a_whole_reads_fewer_rows_after_a_timeout(is_scan: bool) -> None:
+    inner = MemoryStore()
+    store, retrying, runtime = made(inner)
+    inner.write(schema.NODES, [put(number) for number in range(10)])
+    gets = [Get(b"row%03d" % number) for number in range(10)]
+    sizes: list[int] = []
+
+    def read() -> list[Row]:
+        # The wrapper of a store reports one row for each scan, so the limit is recorded here.
+        sizes.append(retrying._sizes.limit("scan" if is_scan else "read", schema.NODES, 10))
+        return retrying.scan(schema.NODES, Scan(None, None, 10)) if is_scan else retrying.read(schema.NODES, gets)
+
+    Refused(store, 3, timeout)
+    assert run_with_retries(runtime, read) == inner.read(schema.NODES, gets)
+    assert sizes == [10, 5, 2, 1]
+    # Much later they are larger again.
+    for _ in range(GROW_AFTER):
+        read()
+    assert sizes[-1] > 1
 
 
 # --- whole operations ------------------------------------------------------------------------------------------

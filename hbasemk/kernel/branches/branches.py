@@ -87,11 +87,17 @@ class Branches(Committing):
                 NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
             ],
         )
-        if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put) and self._heads.head(
-            root
-        ) != schema.revision_key(root):
-            raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
-        if not fence.protect(self._store, self._runtime, extent.floor):
+        try:
+            if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put) and self._heads.head(
+                root
+            ) != schema.revision_key(root):
+                raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
+            is_protected = fence.protect(self._store, self._runtime, extent.floor)
+        except StoreError:
+            # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
+            self.give_up(root)
+            raise
+        if not is_protected:
             self.give_up(root)
             self._journal.fence.refresh()
             raise self._journal.collected(base)

@@ -1,0 +1,42 @@
+"""How many rows one read of a store may request, as its timeouts and successes show."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.errors import StoreError
+
+GROW_AFTER: Final = 64
+"""After so many successful reads of the largest allowed size, reads may be twice as large. A timeout takes long."""
+
+
+class ReadSizes:
+    """The largest numbers of rows, for each kind of read and table whose reads have timed out.
+
+    They outlast a call: a poll that is repeated as a whole would otherwise begin with the same size, and time out again.
+    """
+
+    def __init__(self) -> None:
+        self._most: dict[tuple[str, str], int] = {}
+        self._successes: dict[tuple[str, str], int] = {}
+
+    def limit(self, kind: str, table: str, wanted: int) -> int:
+        """Return how many rows to request if ``wanted`` ones are needed."""
+        return min(wanted, self._most.get((kind, table), wanted))
+
+    def failed(self, kind: str, table: str, requested: int, error: StoreError) -> None:
+        """Record an error; if it is a timeout, request half as many rows from now on."""
+        if isinstance(error.__cause__, (TimeoutError, EOFError)):
+            self._most[kind, table] = max(1, requested // 2)
+            self._successes.pop((kind, table), None)
+
+    def succeeded(self, kind: str, table: str, requested: int) -> None:
+        """Record a success."""
+        key = kind, table
+        most = self._most.get(key)
+        if most is None or requested < most:
+            return
+        count = self._successes.get(key, 0) + 1
+        if count >= GROW_AFTER:
+            self._most[key], count = most * 2, 0
+        self._successes[key] = count
