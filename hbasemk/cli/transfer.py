@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -106,9 +106,11 @@ def import_(
     back. An entry whose name begins with a colon gets one more colon in the tree. The import skips the files of the repository
     itself.
 
-    With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input). The import restores
-    exactly the same tree. It checks the whole file before it changes anything. Existing nodes must be equal to those in the
-    file. The file refers to blobs but does not contain them: the exit code is 1 if the repository lacks one.
+    With --format json, SOURCE is a file that `hbasemk export --format json` wrote (- for standard input). The import creates
+    the nodes of the file exactly. It checks the whole file before it changes anything. An existing node must have the
+    properties that it has in the file, or none. The import removes nothing: nodes that the file does not contain stay, and
+    each child that only the tree has is a difference. The file refers to blobs but does not contain them: the exit code is 1
+    if the repository lacks one.
 
     After an interruption, run the same command again to continue. For a directory it also imports later changes and removes
     the nodes of deleted entries. At the end a new instance compares the tree with SOURCE. The exit code is 1 if it finds a
@@ -176,8 +178,7 @@ def _import_json(session: Session, source: str, at: str, batch: int, retry_timeo
     if verify:
         facts["compared at revision"] = result.compared_at
         facts["differences"] = different.count
-    session.facts(facts)
-    return 1 if missing.count or different.count else 0
+    return _ended(session, facts, failed=bool(missing.count or different.count))
 
 
 @contextlib.contextmanager
@@ -304,8 +305,17 @@ def _import_files(
         facts["compared"] = f"{verification.nodes} nodes at revision {verification.revision} in {elapsed:.2f} s"
         facts["contents compared"] = f"{verification.contents} contents of {verification.bytes} bytes"
         facts["differences"] = different.count
-    session.facts(facts)
-    return 1 if different.count or failed else 0
+    return _ended(session, facts, failed=bool(different.count or failed))
+
+
+def _ended(session: Session, facts: dict[str, Any], *, failed: bool) -> int:
+    """Print the result of a transfer; return its exit code. A failure stays one if the reader of the output has ended."""
+    try:
+        session.facts(facts)
+    except BrokenPipeError:
+        if not failed:
+            raise
+    return 1 if failed else 0
 
 
 def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
@@ -345,7 +355,8 @@ def export(
     """Write a subtree to a folder or a JSON file.
 
     Writes the subtree of PATH to the folder TARGET, or as JSON to the file TARGET (default and -: standard output). JSON
-    contains all nodes of one revision with all their properties; `hbasemk import --format json` restores the same tree.
+    contains all nodes of one revision with all their properties; `hbasemk import --format json` creates the same tree where
+    there are no other nodes.
 
     As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
     is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or time
@@ -384,16 +395,14 @@ def export(
             f"{done.masked} entries have set-user-id, set-group-id or sticky bits, which were left out; "
             "--special-modes sets them"
         )
-    session.facts(
-        {
-            "directories": done.directories,
-            "files": done.files,
-            "links": done.links,
-            "skipped": len(done.skipped),
-            "incomplete": len(done.incomplete),
-        }
-    )
-    return 1 if done.skipped or done.incomplete else 0
+    facts = {
+        "directories": done.directories,
+        "files": done.files,
+        "links": done.links,
+        "skipped": len(done.skipped),
+        "incomplete": len(done.incomplete),
+    }
+    return _ended(session, facts, failed=bool(done.skipped or done.incomplete))
 
 
 COMMANDS = (import_, export)

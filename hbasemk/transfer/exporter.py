@@ -37,6 +37,8 @@ from hbasemk.transfer.named_errors import naming
 PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000
 """The bits for set-user-id, set-group-id and sticky."""
+_OF_OTHERS: Final = 0o077
+"""The bits for users other than the owner."""
 
 
 @dataclass(slots=True)
@@ -61,8 +63,8 @@ def export_files(snapshot: Snapshot, path: str, target: Path, *, special_modes: 
     A directory becomes the folder ``target``. A file or link becomes the file ``target``, or an entry with its own name if
     ``target`` is a folder. A file replaces an existing one atomically; other existing entries stay. Nothing is written
     outside of ``target``, regardless of links there or in the tree, and no file of the repository is replaced. Without
-    ``special_modes``, set-user-id, set-group-id and sticky bits are left out. Raises NodeNotFoundError, and OSError if
-    the folder cannot be written.
+    ``special_modes``, set-user-id, set-group-id and sticky bits are left out. A new directory has no rights for other users
+    before it gets its mode at the end. Raises NodeNotFoundError, and OSError if the folder cannot be written.
     """
     return _Export(snapshot, snapshot[path], special_modes).run(target)
 
@@ -98,6 +100,10 @@ class _Folder:
             self._forget()
             self._at, self._open = names, number
         return self._open
+
+    def is_writable(self) -> bool:
+        """Return whether this user may create entries in the folder itself."""
+        return os.access(b".", os.W_OK | os.X_OK, dir_fd=self.top)
 
     def _forget(self) -> None:
         if self._open != self.top:
@@ -161,6 +167,16 @@ class _Export:
 
     def _tree(self, folder: _Folder) -> None:
         self._directories[self._top.path] = (), None
+        try:
+            self._write_below(folder)
+        finally:
+            # Last, because writing into a directory changes its time and may need more rights than its mode grants. Also after
+            # an error: until then, others cannot read what a new directory contains.
+            for names, kept in reversed(self._directories.values()):
+                if kept is not None:
+                    self._stamp_directory(folder, names, kept)
+
+    def _write_below(self, folder: _Folder) -> None:
         for node in self._snapshot.walk(self._top.path):
             if node.path == self._top.path:
                 continue
@@ -174,16 +190,6 @@ class _Export:
                 self._skip(node, "it has a name that nothing on disk can have")
                 continue
             self._try(folder, node, parent[0], name)
-        for names, kept in reversed(self._directories.values()):
-            # Last, because writing into a directory changes its time and may need more rights than its mode grants.
-            if kept is None:
-                continue
-            try:
-                number = folder.directory(names)
-            except OSError as error:
-                self._incomplete(kept, f"its mode and time cannot be set ({error.strerror})")
-                continue
-            self._stamp(kept, number)
 
     def _try(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
         try:
@@ -191,7 +197,7 @@ class _Export:
         except _SkipError as error:
             self._skip(node, str(error))
         except OSError as error:
-            if error.errno not in _ABOUT_ONE_ENTRY:
+            if error.errno not in _ABOUT_ONE_ENTRY and not (error.errno in _REFUSED and folder.is_writable()):
                 raise naming(error, os.path.join(os.fsencode(folder.path), *within, name)) from error
             self._skip(node, f"it cannot be written ({error.strerror})")
 
@@ -230,17 +236,37 @@ class _Export:
     def _make_directory(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
         at = folder.directory(within)
         try:
-            os.mkdir(name, dir_fd=at)
+            # No other user can reach the private files in it before it has its mode.
+            os.mkdir(name, 0o700 if MODE in node else 0o777, dir_fd=at)
         except FileExistsError:
             status = os.stat(name, dir_fd=at, follow_symlinks=False)
             if not stat.S_ISDIR(status.st_mode):
                 raise _SkipError("an entry that is not a directory has its path") from None
             if not os.access(name, os.R_OK | os.W_OK | os.X_OK, dir_fd=at):
                 os.chmod(name, 0o700, dir_fd=at)
+            else:
+                self._withdraw_rights(folder, node, (*within, name), stat.S_IMODE(status.st_mode))
         self._directories[node.path] = (*within, name), node
         self._done.directories += 1
 
     # --- modes and times ---------------------------------------------------------------------------------
+
+    @staticmethod
+    def _withdraw_rights(folder: _Folder, node: Node, names: tuple[bytes, ...], there: int) -> None:
+        """Withdraw the rights of others to an existing directory with the mode ``there`` that its node's mode does not grant."""
+        mode = node.get(MODE)
+        if _is_integer(mode, 0, PERMISSIONS | SPECIAL) and there & ~mode & _OF_OTHERS:
+            # If it belongs to another user, its mode is reported at the end.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(folder.directory(names), there & (mode | ~_OF_OTHERS))
+
+    def _stamp_directory(self, folder: _Folder, names: tuple[bytes, ...], node: Node) -> None:
+        try:
+            number = folder.directory(names)
+        except OSError as error:
+            self._incomplete(node, f"its mode and time cannot be set ({error.strerror})")
+        else:
+            self._stamp(node, number)
 
     def _stamp(self, node: Node, number: int) -> None:
         """Set the mode and time of an open file or directory from its node, and report invalid ones."""
@@ -274,6 +300,8 @@ _ABOUT_ONE_ENTRY: Final = frozenset(
     {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
 )
 """Errors that affect one entry only; others, such as a full disk, affect all."""
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""Errors that affect one entry or directory, unless they affect the export's folder itself."""
 _FARTHEST_NS: Final = 1 << 100
 """Beyond the times of all file systems; some keep later times than 64 bits of ns can."""
 _MARGIN_NS: Final = 3_000_000_000

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
 from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
-from hbasemk.format import paths
+from hbasemk.format import paths, revisions
 from hbasemk.format.journal_row import Outcome
-from hbasemk.format.node import decode_properties
+from hbasemk.format.node import NodeState, decode_properties
 from hbasemk.format.values import Encoded, blobs_of, encode
 from hbasemk.interrupts import Deferred
 from hbasemk.kernel.retry import time_limit
@@ -26,6 +26,7 @@ from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer import own_files
 from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
+from hbasemk.transfer.json.surplus import Surplus
 from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
 
@@ -78,9 +79,9 @@ class JsonImport:
     """One import of exported JSON from a file, or from a stream that is named ``name``, to the node ``at``.
 
     Existing nodes with the same properties stay, and those without properties receive them. So a failed import resumes when
-    it runs again. A commit takes at most ``batch`` nodes. ``retry_timeout`` is the number of seconds for which calls are
-    retried. ``on_progress`` receives the number of nodes that a batch adds and their total, and ``note`` the reason of each
-    wait.
+    it runs again. Nodes that the file does not contain stay; the comparison reports those whose parent it contains. A commit
+    takes at most ``batch`` nodes. ``retry_timeout`` is the number of seconds for which calls are retried. ``on_progress``
+    receives the number of nodes that a batch adds and their total, and ``note`` the reason of each wait.
     """
 
     def __init__(
@@ -107,6 +108,8 @@ class JsonImport:
         self._retry = StoreRetry(retry_timeout, self._done_again)
         self._note = note
         self._on_progress = on_progress
+        self._revisions: set[int] = set()
+        """The revisions that this import committed."""
         self.result = JsonResult()
 
     def run(self, *, verify: bool = True) -> JsonResult:
@@ -172,6 +175,8 @@ class JsonImport:
                 result.added += committed.added
                 result.changed += committed.changed
                 result.commits += committed.writes
+                if committed.tx.attempted is not None:
+                    self._revisions.add(revisions.from_text(committed.tx.attempted))
                 result.done += len(batch)
                 result.last = list(batch)[-1]
             result.unknown = 0
@@ -238,21 +243,41 @@ class JsonImport:
     # --- the comparison ---------------------------------------------------------------------------------------
 
     def _compare(self, nodes: NodeFile) -> None:
-        """Let a fresh instance read every node."""
+        """Let a fresh instance read every node, and the names of the children that others may have added.
+
+        One round trip for each batch, and another one if some nodes of the batch may have such children.
+        """
+        differences = self.result.differences
+        surplus = Surplus()
         with self._retry.opened(self._url, create=False, poll_interval=0) as repository:
             snapshot = self._retry.call(repository.refresh)
             self.result.compared_at = snapshot.revision
             instance = instance_of(repository)
             view = view_of(instance, snapshot)
             for batch in map(dict, nodes.batches()):
-                for path, state in instance.nodes(view, list(batch)).items():
-                    wanted = batch[path]
+                found = instance.nodes(view, list(batch))
+                shared = [state for state in found.values() if state is not None and not self._is_own(state)]
+                children = instance.children_of(view, shared)
+                for path, wanted in batch.items():
+                    state = found[path]
                     if state is None:
-                        self.result.differences.add(f"{path}: is not there")
+                        differences.add(f"{path}: is not there")
                     elif not _is_same(path, state.encoded, wanted):
                         there = _normal(path, state.encoded)
                         names = sorted(name for name in {*there, *wanted} if there.get(name) != wanted.get(name))
-                        self.result.differences.add(f"{path}: {', '.join(names)}")
+                        differences.add(f"{path}: {', '.join(names)}")
+                    for extra in surplus.begin(path, children[path].names if path in children else ()):
+                        differences.add(_surplus(extra))
+            for extra in surplus.end():
+                differences.add(_surplus(extra))
+
+    def _is_own(self, state: NodeState) -> bool:
+        """Return whether one commit of this import added a node, and no other commit touched it or its set of children."""
+        return state.created == state.revision and state.created in self._revisions
+
+
+def _surplus(path: str) -> str:
+    return f"{path}: is in the tree, but not in the file; the import leaves it there"
 
 
 def _is_same(path: str, there: Encoded, wanted: Encoded) -> bool:

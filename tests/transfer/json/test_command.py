@@ -53,6 +53,28 @@ def test_the_command_lists_missing_blobs_and_accepts_them_later(tmp_path: Path, 
     assert hbasemk("--url", new, "check", "--blobs").returncode == 0
 
 
+def test_the_command_ends_with_1_if_the_tree_has_more_nodes_than_the_file(tmp_path: Path, checked: Checked) -> None:
+    url = checked(url_of(tmp_path / "new.db"))
+    with connect(url, poll_interval=0) as repository:
+        repository.run(lambda tx: [tx.add("/t", {"n": 1}), tx.add("/t/c"), tx.add("/t/c/d"), tx.add("/u")])
+    file = str(tmp_path / "t.json")
+    assert hbasemk("--url", url, "export", "-f", "json", "/t", file).returncode == 0
+    import_ = ("--url", url, "--output", "json", "import", "-f", "json", file, "--at", "/t")
+    assert hbasemk("--url", url, "commit", '+"/t/extra":{} +"/t/c/d/more":{"z":1}').returncode == 0
+
+    ran = hbasemk(*import_)
+
+    assert (ran.returncode, json.loads(ran.stdout)["differences"]) == (1, 2)
+    assert sorted(line.split(": ")[:3] for line in ran.stderr.decode().splitlines()) == [
+        ["hbasemk", "differs", "/t/c/d/more"],
+        ["hbasemk", "differs", "/t/extra"],
+    ]
+    assert hbasemk(*import_, "--no-verify").returncode == 0
+    for path in ("/t/extra", "/t/c/d/more"):
+        assert hbasemk("--url", url, "rm", path).returncode == 0
+    assert hbasemk(*import_).returncode == 0
+
+
 def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> None:
     url = checked(url_of(tmp_path / "new.db"))
     with connect(url, poll_interval=0) as repository:

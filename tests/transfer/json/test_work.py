@@ -98,8 +98,10 @@ def test_a_first_import_reads_only_the_topmost_nodes_of_each_batch(new: str, cal
     reads = [call for call in imported if call.method == "read"]
     assert len(reads) <= 2 * batches
     assert sum(call.rows for call in reads) < NODES / 2
-    assert [call.method for call in verified] == ["read"] * batches
-    assert sum(call.rows for call in verified) == NODES
+    # The nodes of each batch, and the names of the children of nodes to which several batches added some.
+    assert {call.method for call in verified} == {"read"}
+    assert batches < len(verified) <= 2 * batches
+    assert NODES < sum(call.rows for call in verified) <= NODES + FOLDERS + 1
 
 
 def test_a_repeated_import_reads_each_batch_in_few_calls(new: str, calls: list[Call]) -> None:
@@ -108,5 +110,5 @@ def test_a_repeated_import_reads_each_batch_in_few_calls(new: str, calls: list[C
     result = bring_in(new, io.BytesIO(a_tree()), "/at", batch=BATCH)
 
     assert (result.done, result.added, result.commits) == (NODES, 0, 0)
-    # The topmost nodes, the others, the dependencies of the commit, and the verification.
-    assert sum(call.method == "read" for call in calls) <= 4 * -(-NODES // BATCH)
+    # The topmost nodes, the others, the dependencies of the commit, and the two reads of the verification.
+    assert sum(call.method == "read" for call in calls) <= 5 * -(-NODES // BATCH)
