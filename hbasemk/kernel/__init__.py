@@ -42,7 +42,8 @@ section topic                     module                                        
 4       turns under contention    ``commit.turns``, ``commit.hot_columns``,     I10
                                   ``journal.contention``
 4       outcomes                  ``journal.outcomes``                           I6, I7
-4       outages                   ``retrying_store``, ``retry``, ``batches``     I7
+4       outages                   ``retrying_store``, ``retry``, ``batches``,    I7
+                                  ``read_sizes``
 5       journal rows              ``journal.rows``                               I8
 5       polls                     ``journal.polled_revisions``,                  I2, I3, I8
                                   ``journal.news``, ``journal.unswept``
@@ -52,6 +53,7 @@ section topic                     module                                        
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
 6       when each of them runs    ``periodic_work``                              I8, I9
+6       damage                    ``damage``
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.branch_revisions``,
                                   ``branches.cache``

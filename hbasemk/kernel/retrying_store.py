@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from hbasemk.errors import HbasemkError, StoreError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.read_sizes import ReadSizes
 from hbasemk.kernel.retry import run_with_retries

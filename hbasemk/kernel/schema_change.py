@@ -8,6 +8,7 @@ lease that was live when the number was set. Then it aborts what processes with 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
 from hbasemk.errors import ClosedError, SchemaVersionError
@@ -82,5 +83,7 @@ def _wait_for_others(instance: Instance) -> None:
             raise ClosedError(
                 "the repository was closed while set_schema_version waited for other processes; the number has been set"
             )
-        lease.keep()
+        with suppress(SchemaVersionError):
+            # This process need not accept the number that it sets. Then only its lease is not renewed.
+            lease.keep()
         instance.runtime.sleep(LOOK_EVERY)

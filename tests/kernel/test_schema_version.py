@@ -91,6 +91,17 @@ def test_a_lost_reply_does_not_hide_that_the_number_was_set(world: World, store:
     assert schema_version.read(instance.store) == 1
 
 
+def test_a_process_can_set_a_number_that_it_does_not_accept(world: World, store: MemoryStore) -> None:
+    setter, other = accepting(store, world, range(1), 1), accepting(store, world, None, 2)
+    commit(setter, AddNode("/a", {}))
+    commit(other, AddNode("/b", {}))
+    # It waits for the other process until the lease of that one is over, and meanwhile its own lease is due.
+    schema_change.change(setter, 1, 0)
+    assert schema_version.read(store) == 1
+    with pytest.raises(SchemaVersionError):
+        commit(setter, AddNode("/c", {}))
+
+
 # --- processes that accept some numbers -------------------------------------------------------------------
 
 

@@ -78,10 +78,14 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
     return amount
 
 
-def check_sum(path: str, name: str, data: bytes | None) -> None:
-    """Raise LimitError if an adjust gives a number with too many digits."""
-    if data is not None and len(data) > _LONG:
-        value = values.decode(data)
+def check_sum(path: str, name: str, before: bytes | None, after: bytes | None) -> None:
+    """Raise LimitError if an adjust gives a number with too many digits, and more than it had before.
+
+    Concurrent adjusts may have given it too many. An adjust towards 0 makes it better.
+    """
+    if after is not None and len(after) > _LONG:
+        value = values.decode(after)
         assert isinstance(value, int)
-        if limits.is_long_int(value):
+        found = None if before is None else values.decode(before)
+        if limits.is_long_int(value) and not (isinstance(found, int) and abs(value) < abs(found)):
             encode_property(path, name, value)

@@ -284,7 +284,7 @@ class Staging:
             raise name_conflict(path, name)
         if amount:
             node.adjust(name, amount)
-            numbers.check_sum(path, name, node.encoded(name))
+            numbers.check_sum(path, name, data, node.encoded(name))
         elif self.reads is not None and name not in node.written:
             # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.
             node.repeat(name)

@@ -115,3 +115,20 @@ def test_numbers_with_too_many_digits_are_refused(two: tuple[Repository, Reposit
     one.run(lambda tx: tx.set("/a", "n", 10**4300 - 1))
     with pytest.raises(LimitError):
         one.adjust("/a", "n", 1)
+
+
+def test_a_sum_that_concurrent_adjusts_made_too_long_can_be_made_shorter(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    half = 5 * 10**4299
+    one.run(lambda tx: tx.set("/a", "n", half - 1))
+    other.refresh()
+    # Each of the two sums is short enough on its own base.
+    with one.transaction() as first, other.transaction() as second:
+        first.adjust("/a", "n", half)
+        second.adjust("/a", "n", half)
+    one.refresh()
+    with pytest.raises(LimitError):
+        one.adjust("/a", "n", 1)
+    one.adjust("/a", "n", -1)
+    one.adjust("/a", "n", -half)
+    assert one.head["/a"]["n"] == 2 * half - 2
