@@ -7,6 +7,7 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.session import Revision, Seconds, Session
+from hbasemk.options import CENTURY
 
 
 @click.command("branch")
@@ -28,7 +29,7 @@ from hbasemk.cli.session import Revision, Seconds, Session
 )
 @click.option(
     "--sweep",
-    type=Seconds(),
+    type=Seconds(CENTURY),
     metavar="SECONDS",
     help="Instead, abandon branches that received no commit for this long. Print the branches whose data is deleted.",
 )

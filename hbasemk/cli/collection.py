@@ -49,7 +49,8 @@ def shown(retention_ms: int | None) -> str:
     for unit in "wdhm":
         if seconds % UNITS[unit] == 0 and seconds >= 2 * UNITS[unit]:
             return f"{seconds // UNITS[unit]:.0f}{unit}"
-    return f"{seconds:g}s"
+    # With so many digits, the text of each retention is exact.
+    return f"{seconds:.15g}s"
 
 
 @click.command("retention")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hbasemk.cli import output
 from hbasemk.cli.collection import Retention
+from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.session import Session
-from hbasemk.errors import InvalidValueError
+from hbasemk.errors import InvalidValueError, LimitError
 
 if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
@@ -151,16 +152,14 @@ def _check_number(text: str) -> None:
 def _json(text: str) -> Any:
     """Parse JSON. A number that a float would change keeps its spelling, as in a commit text."""
     from hbasemk import Json
-    from hbasemk.transfer.json.values import exact_float, refuse_constant
+    from hbasemk.jsop import Number
+    from hbasemk.transfer.json.values import refuse_constant
 
-    def real(spelling: str) -> float | Json:
-        found = exact_float(spelling)
-        return Json(spelling) if found is None else found
+    def number(spelling: str) -> int | float | Json:
+        exact = Number(spelling).exact
+        return Json(spelling) if exact is None else exact
 
-    def whole(spelling: str) -> int | Json:
-        return Json(spelling) if spelling == "-0" else int(spelling)
-
-    return json.loads(text, parse_float=real, parse_int=whole, parse_constant=refuse_constant)
+    return json.loads(text, parse_float=number, parse_int=number, parse_constant=refuse_constant)
 
 
 TYPES: dict[str, Callable[[str], Any]] = {
@@ -172,37 +171,11 @@ TYPES: dict[str, Callable[[str], Any]] = {
 }
 
 
-class _SetCommand(click.Command):
-    """Accept negative numbers as arguments, but reject unknown options."""
+class _NumberCommand(HyphenCommand):
+    """A command that takes negative numbers as arguments."""
 
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        literal = self._count_after_separator(args)
-        rest = super().parse_args(context, args)
-        given = [
-            context.params[name] for name in ("path", "name", "value", "by") if context.params.get(name) is not None
-        ]
-        for text in given[: len(given) - literal]:
-            if text[:1] == "-" and text != "-" and not _is_number(text):
-                raise click.UsageError(
-                    f"no such option: {text}; put -- before the arguments if a name or value begins with -",
-                    context,
-                )
-        return rest
-
-    def _count_after_separator(self, args: Sequence[str]) -> int:
-        """Return how many arguments follow a ``--``; none of them is an option."""
-        with_value = {
-            name
-            for param in self.params
-            if isinstance(param, click.Option) and not param.is_flag
-            for name in param.opts
-        }
-        index = 0
-        while index < len(args):
-            if args[index] == "--":
-                return len(args) - index - 1
-            index += 2 if args[index] in with_value else 1
-        return 0
+    def is_argument(self, text: str) -> bool:
+        return _is_number(text)
 
 
 def _is_number(text: str) -> bool:
@@ -216,7 +189,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-@click.command("set", cls=_SetCommand, context_settings={"ignore_unknown_options": True})
+@click.command("set", cls=_NumberCommand)
 @click.argument("path")
 @click.argument("name")
 @click.argument("value", required=False)
@@ -261,6 +234,8 @@ def set_(
     if value is not None:
         try:
             converted = TYPES[kind](value)
+        except LimitError:
+            raise
         except (ValueError, KeyError, RecursionError) as error:
             reason = f" of at most {limits.MAX_DIGITS} digits" if "digits" in str(error) else ""
             raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
@@ -278,7 +253,7 @@ def set_(
     _change(session, change, message)
 
 
-@click.command("adjust", cls=_SetCommand, context_settings={"ignore_unknown_options": True})
+@click.command("adjust", cls=_NumberCommand)
 @click.argument("path")
 @click.argument("name")
 @click.argument("by")

@@ -20,8 +20,8 @@ class DiskPath(click.Path):
         return str(super().convert(value, param, ctx))
 
 
-def standard_input(expected: str) -> BinaryIO:
-    """Return the bytes of standard input; raise a usage error that names what was expected there if it is closed."""
+def standard_input(expected: str, otherwise: str = "a file as the argument") -> BinaryIO:
+    """Return the bytes of standard input. If it is closed, raise a usage error: expected this there, or otherwise that."""
     if sys.stdin is None:
-        raise click.UsageError(f"standard input is closed; expected {expected} there, or a file as the argument")
+        raise click.UsageError(f"standard input is closed; expected {expected} there, or {otherwise}")
     return sys.stdin.buffer

@@ -135,7 +135,11 @@ def cat(
 @click.option("--paths", "paths_only", is_flag=True, help="Print only the changed paths at and below PATH.")
 @NULL
 @click.option(
-    "--until", type=When(), metavar="WHEN", help="Show this revision, or the newest before a time, and older ones."
+    "--until",
+    type=When(),
+    metavar="WHEN",
+    help="Show this revision, or the newest before a time, and older ones. For a branch's revision, the branch's own come first, "
+    "then those of trunk on which it is based.",
 )
 @click.pass_obj
 def log(

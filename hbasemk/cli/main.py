@@ -21,6 +21,7 @@ from hbasemk.errors import (
     InvalidRevisionError,
     InvalidValueError,
     JsopError,
+    LimitError,
     StoreError,
 )
 
@@ -73,7 +74,7 @@ def code_of(error: HbasemkError) -> int:
     """Return the exit code for an error."""
     if isinstance(error, (ConflictError, CommitUnknownError)):
         return CONFLICT
-    if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError, JsopError)):
+    if isinstance(error, (InvalidPathError, InvalidValueError, InvalidRevisionError, JsopError, LimitError)):
         return USAGE
     if isinstance(error, FormatError):
         return NO

@@ -13,6 +13,7 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.session import NULL, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
+from hbasemk.options import CENTURY
 
 if TYPE_CHECKING:
     from hbasemk.check import Problem
@@ -105,7 +106,10 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
 
 @click.command("recover")
 @click.option(
-    "--branches", type=Seconds(), metavar="SECONDS", help="Also abandon branches that received no commit for this long."
+    "--branches",
+    type=Seconds(CENTURY),
+    metavar="SECONDS",
+    help="Also abandon branches that received no commit for this long.",
 )
 @click.pass_obj
 def recover(session: Session, branches: float | None) -> None:

@@ -13,6 +13,7 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.files import standard_input
+from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.output import moment
 from hbasemk.cli.session import NULL, Revision, Seconds, Session, at, revision_at
 from hbasemk.cli.times import When
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
     from hbasemk.snapshot import Snapshot
 
 
-@click.command("commit", context_settings={"ignore_unknown_options": True})
+class _JsopCommand(HyphenCommand):
+    """A command that takes JSOP as an argument, which may begin with the removal of a node."""
+
+    def is_argument(self, text: str) -> bool:
+        return text[1] != "-" and not text[1].isalnum()
+
+
+@click.command("commit", cls=_JsopCommand)
 @click.argument("jsop", required=False)
 @click.option("--path", "root", default="", metavar="PATH", help="The node at which relative paths in JSOP start.")
 @click.option(
@@ -51,7 +59,7 @@ def commit(session: Session, jsop: str | None, root: str, revision: str | None, 
 
 def _standard_input() -> str:
     try:
-        return standard_input("JSOP").read().decode("utf-8")
+        return standard_input("JSOP", "JSOP as the argument").read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise click.UsageError(f"JSOP on standard input is not UTF-8: {error}") from None
 
@@ -130,7 +138,13 @@ def _as_usage() -> Iterator[None]:
 @click.argument("before", type=When())
 @click.argument("after", type=When(), required=False)
 @click.option("--path", default="/", metavar="PATH", help="Compare only this subtree.")
-@click.option("-d", "--depth", type=click.IntRange(min=-1), default=-1, help="Show only this many levels below PATH.")
+@click.option(
+    "-d",
+    "--depth",
+    type=click.IntRange(min=-1),
+    default=-1,
+    help="Show only this many levels below PATH; of a deeper change, only its node on the next level.",
+)
 @click.option("--paths", "paths_only", is_flag=True, help="Print only the paths of nodes that differ, one per line.")
 @NULL
 @click.pass_obj
@@ -162,7 +176,7 @@ def diff(
                 # Raises the error for a missing node, which says whether it was deleted.
                 _ = other[path]
         if paths_only:
-            return _diff_paths(session, repository, one, other, path, depth)
+            return _diff_paths(session, repository, one, other, path, None if depth < 0 else depth)
         with _as_usage():
             text = MicroKernel(repository).diff(one.revision, other.revision, path, depth)
     if session.json:
@@ -178,16 +192,26 @@ def _diff_paths(
     before: Snapshot,
     after: Snapshot,
     path: str,
-    depth: int,
+    depth: int | None,
 ) -> int:
+    """Print the paths of the nodes that JSOP of this depth shows; return the exit code."""
     from hbasemk.format import paths
+    from hbasemk.kernel.diff import diff
+    from hbasemk.repository import instance_of
+    from hbasemk.snapshot import view_of
 
-    changes = repository.diff(before, after, path)
+    instance = instance_of(repository)
+    views = view_of(instance, before), view_of(instance, after)
+    lowest = None if depth is None else paths.depth(path) + depth + 1
+    on_lowest: set[str] = set()
     code = 0
-    for change in changes:
-        if depth < 0 or paths.depth(change.path) - paths.depth(path) <= depth:
+    for change in diff(instance, *views, path, depth):
+        code = 1
+        if lowest is None or paths.depth(change.path) < lowest:
             session.rows([[change.path]], ["path"])
-            code = 1
+        else:
+            on_lowest.add(paths.ancestor(change.path, lowest))
+    session.rows(([one] for one in sorted(on_lowest, key=paths.key)), ["path"])
     return code
 
 

@@ -107,12 +107,12 @@ def revision_at(repository: Repository, revision: str | datetime.datetime | None
 
 
 class Seconds(click.FloatRange):
-    """A finite number of seconds, 0 or more."""
+    """A finite number of seconds, from 0 to ``most`` (None: without limit)."""
 
     name = "seconds"
 
-    def __init__(self) -> None:
-        super().__init__(min=0)
+    def __init__(self, most: float | None = None) -> None:
+        super().__init__(min=0, max=most)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:

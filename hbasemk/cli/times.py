@@ -13,6 +13,7 @@ from hbasemk.format.limits import shown
 
 UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _ISO: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_REVISION: Final = re.compile(r"[0-9a-f]{16}")
 _PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhdw])")
 
 
@@ -46,7 +47,8 @@ class When(Revision):
     name = "when"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        seconds = seconds_of(value)
+        # A revision id may consist of digits and d, as a duration in days.
+        seconds = None if _REVISION.fullmatch(value) else seconds_of(value)
         try:
             if seconds is not None:
                 return datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=seconds)

@@ -72,7 +72,9 @@ def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
 
 
 def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:
-    """Yield committed trunk revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
+    """Yield committed revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
+
+    If ``upto`` is a revision of a branch, these are the branch's revisions up to it, and then those of its view of trunk.
 
     Memory is bounded; one round trip for each 200 journal rows. Folds, and revisions that are not visible in this instance,
     are left out. The log ends with the oldest revision that can be read: older versions of rows may be deleted.
@@ -83,6 +85,15 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     """
     instance.poll()
     head = instance.head() if upto is None else instance.at(upto)
+    if upto is not None and revisions.is_branch(upto):
+        branch = instance.branch(upto)
+        yield from (entry for entry in entries(instance, branch.own[::-1]) if entry.touches(path))
+        head = branch.trunk
+    yield from _trunk_log(instance, path, head)
+
+
+def _trunk_log(instance: Instance, path: str, head: View) -> Iterator[LogEntry]:
+    """Yield the entries of a view of trunk that touched a subtree, newest first."""
     if path == paths.ROOT:
         yield from _whole_entries(instance, head, _down(instance, head, instance.journal.current_horizon()))
         return

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from hbasemk import connect
-from hbasemk.cli.times import seconds_of
+from hbasemk.cli.times import When, seconds_of
 from tests.support.commands import run_captured
 
 Run = Callable[..., tuple[int, str, str]]
@@ -107,3 +107,15 @@ def test_revisions_that_cannot_be_kept_are_refused(made: Made, revision: str | N
 )
 def test_durations(text: str, seconds: Any) -> None:
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["66221d610235100d", "1d1d1d1d1d1d1d1d"])
+def test_a_text_of_16_hexadecimal_digits_is_a_revision_and_no_duration(text: str) -> None:
+    assert seconds_of(text) is not None
+    assert When().convert(text, None, None) == text
+
+
+def test_a_command_reads_a_revision_that_looks_like_a_duration(made: Made) -> None:
+    code, out, err = made.run("ls", "--at", "06221d610235100d")
+    assert (code, out) == (1, "")
+    assert "revision 06221d610235100d is not known" in err

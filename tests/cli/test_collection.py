@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import hbasemk
-from hbasemk.cli.collection import shown
+from hbasemk.cli.collection import Retention, shown
 from hbasemk.kernel.collection import retention
+from hbasemk.kernel.settings import LONGEST_MS
 from tests.support.collecting import set_grace
 from tests.support.commands import run_captured
 
@@ -133,6 +134,25 @@ def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: 
     assert (code, "older than the retention" in message) == (1, True)
 
 
-@pytest.mark.parametrize(("ms", "text"), [(60_000, "60s"), (1500, "1.5s"), (7_200_000, "2h"), (None, "forever")])
+@pytest.mark.parametrize("given", ["12d3h25m7s", "60.001s", "549755813.887s", "549755813s", "548999999.5s"])
+def test_a_command_accepts_the_retention_that_it_shows(command: Command, given: str) -> None:
+    assert command("init", "--retention", given)[0] == 0
+    printed = command("retention")
+    assert command("retention", printed[1]) == printed
+    assert Retention().convert(printed[1], None, None) == Retention().convert(given, None, None)
+    assert json.loads(command("--output", "json", "status")[1])["retention"] == printed[1]
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (60_000, "60s"),
+        (1500, "1.5s"),
+        (7_200_000, "2h"),
+        (1_049_107_000, "1049107s"),
+        (LONGEST_MS, "549755813.887s"),
+        (None, "forever"),
+    ],
+)
 def test_durations_are_shown_as_they_are_given(ms: int | None, text: str) -> None:
     assert shown(ms) == text

@@ -62,8 +62,15 @@ def test_a_file_named_as_a_stream_is_a_file(run: Run, tmp_path: Path, monkeypatc
     assert not (tmp_path / "-").exists()
 
 
-@pytest.mark.parametrize("words", [("blob", "put"), ("import", "-f", "json", "-"), ("commit",)], ids=" ".join)
-def test_a_closed_standard_input_is_wrong_usage(words: tuple[str, ...], url: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "otherwise"),
+    [
+        (("blob", "put"), "a file as the argument"),
+        (("import", "-f", "json", "-"), "a file as the argument"),
+        (("commit",), "JSOP as the argument"),
+    ],
+)
+def test_a_closed_standard_input_is_wrong_usage(words: tuple[str, ...], otherwise: str, url: str) -> None:
     ran = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m hbasemk {' '.join(words)} <&-"],
         check=False,
@@ -73,6 +80,7 @@ def test_a_closed_standard_input_is_wrong_usage(words: tuple[str, ...], url: str
     )
     assert ran.returncode == USAGE
     assert "standard input is closed; expected " in ran.stderr
+    assert f" there, or {otherwise}\n" in ran.stderr
     assert "Traceback" not in ran.stderr
 
 

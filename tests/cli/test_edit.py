@@ -169,3 +169,12 @@ def test_numbers_keep_their_spelling_where_it_matters(run: Run, kind: str, value
 def test_texts_that_only_python_reads_as_numbers_are_refused(run: Run, kind: str, value: str) -> None:
     assert run("init").code == DONE
     assert run("set", "-t", kind, "/", "n", value).code == USAGE
+
+
+@pytest.mark.parametrize("form", ["{}", "-{}", "0.{}", "[1, {}]"])
+def test_a_json_number_with_too_many_digits_is_refused_with_the_limit(run: Run, form: str) -> None:
+    assert run("init").code == DONE
+    ran = run("set", "-t", "json", "/", "n", "--", form.format("1" * 5000))
+    assert ran.code == USAGE
+    assert "4300" in ran.err
+    assert run("cat", "/").out == ""

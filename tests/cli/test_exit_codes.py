@@ -102,6 +102,8 @@ TABLE: list[tuple[int, str]] = [
     (NO, f"log {NOWHERE}"),
     (NO, "log /a --until {first}"),
     (DONE, "log --until {first}"),
+    (DONE, "log --until {branch}"),
+    (NO, "log /none --until {branch}"),
     (NO, "log /a/n"),
     (USAGE, "log a"),
     (USAGE, "log -n 0"),
@@ -125,6 +127,9 @@ TABLE: list[tuple[int, str]] = [
     (NO, f"set {NOWHERE} n 4"),
     (USAGE, "set /a n x -t integer"),
     (USAGE, "set /a .. 4"),
+    (USAGE, "set /a n 4 -m {long}"),
+    (USAGE, "rm /a -m {long}"),
+    (USAGE, "merge {branch} -m {long}"),
     (DONE, "rm /a"),
     (NO, f"rm {NOWHERE}"),
     (NO, "rm /"),
@@ -144,6 +149,7 @@ TABLE: list[tuple[int, str]] = [
     (USAGE, "branch {head} --reset {branch} {branch}"),
     (USAGE, "branch --sweep nan"),
     (USAGE, "branch --sweep inf"),
+    (USAGE, "branch --sweep 1e308"),
     (CONFLICT, "merge {branch}"),
     (NO, "merge {head}"),
     (USAGE, "merge x"),
@@ -153,7 +159,8 @@ TABLE: list[tuple[int, str]] = [
     (NO, "blob get x"),
     (NO, "blob get {blob} no-such-folder/x"),
     (DONE, "import files"),
-    (DONE, "import -f json file.json"),
+    (DONE, "import -f json file.json --at /copy"),
+    (NO, "import -f json file.json"),
     (USAGE, "import missing"),
     (USAGE, "import text"),
     (DONE, "export /a -f json"),
@@ -171,6 +178,8 @@ TABLE: list[tuple[int, str]] = [
     (DONE, "recover"),
     (USAGE, "recover --branches nan"),
     (USAGE, "recover --branches inf"),
+    (USAGE, "recover --branches 1e308"),
+    (DONE, "recover --branches 3162240000"),
     (USAGE, "fly"),
     (USAGE, "ls --wings"),
     (DONE, "--help"),
@@ -181,7 +190,7 @@ TABLE: list[tuple[int, str]] = [
 @pytest.mark.parametrize(("code", "line"), TABLE, ids=[line for _, line in TABLE])
 def test_commands_end_with_the_codes_of_the_guide(run: Run, place: Place, code: int, line: str) -> None:
     unknown = revisions.to_text(revisions.from_text(place.first) + 0x10000)
-    facts = {**vars(place), "unknown": unknown, "old": place.first}
+    facts = {**vars(place), "unknown": unknown, "long": "x" * 65_537}
     with connect(place.url, poll_interval=0) as repository:
         entries = list(repository.log())
     facts["old"] = entries[1].revision

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,3 +134,61 @@ def test_watch(tool: Tool) -> None:
         assert running.stdout is not None
         (line,) = running.stdout.read().splitlines()
     assert json.loads(line)["message"] == "here"
+
+
+def test_diff_of_paths_shows_deeper_changes_as_their_nodes_below_the_depth(tool: Tool) -> None:
+    tree = '+"/a":{"b":{"c":{"d":{}},"e":{"f":{}}},"k":{}} +"/g":{"h":{}} +"/i":{"j":{}}'
+    first = tool("commit", tree)
+    tool("commit", '^"/a/b/c/d/n":1 ^"/a/b/e/f/n":1 ^"/a/b/n":1 -"/a/k" -"/g" ^"/i/n":1 +"/new":{"below":{"it":{}}}')
+
+    def paths(*options: str) -> list[str]:
+        return tool("diff", first, "--paths", *options, code=1).splitlines()
+
+    # The children of a node that was added or removed belong to it.
+    assert paths("-d", "0") == ["/a", "/g", "/i", "/new"]
+    assert paths("-d", "1") == ["/g", "/i", "/new", "/a/b", "/a/k"]
+    assert paths("-d", "2") == ["/g", "/i", "/new", "/a/b", "/a/k", "/g/h", "/new/below", "/a/b/c", "/a/b/e"]
+    assert paths("-d", "9") == paths() == paths("-d", "-1")
+    assert paths("-d", "0", "--path", "/a") == ["/a/b", "/a/k"]
+    assert paths("-d", "0", "--path", "/a/b") == ["/a/b", "/a/b/c", "/a/b/e"]
+    assert paths("-d", "0", "--path", "/a/b/c") == ["/a/b/c/d"]
+    shown = [
+        json.loads(line) for line in tool("diff", first, "--paths", "-d", "0", "--output", "json", code=1).splitlines()
+    ]
+    assert shown == [{"path": "/a"}, {"path": "/g"}, {"path": "/i"}, {"path": "/new"}]
+
+
+def test_diff_of_paths_shows_what_diff_shows(tool: Tool) -> None:
+    first = tool("commit", '+"/a":{"b":{"c":{"d":{}}}} +"/e":{"f":{}}')
+    tool("commit", '^"/a/b/c/d/n":1 -"/e/f"')
+    tool("diff", first, "-d", "0", code=1)
+    for depth in range(5):
+        text = tool("diff", first, "-d", str(depth), code=1)
+        printed = tool("diff", first, "--paths", "-d", str(depth), code=1)
+        named = {re.sub("/n$", "", line.split('"')[1]) for line in text.splitlines()}
+        assert set(printed.splitlines()) == named
+
+
+def test_log_of_a_branch_shows_its_own_revisions_and_then_those_of_trunk(tool: Tool) -> None:
+    base = tool("commit", '+"/a":{}', "-m", "base")
+    root = tool("branch")
+    one = tool("commit", "--on", root, '+"/b":{}', "-m", "one")
+    two = tool("commit", "--on", one, '^"/a/n":1', "-m", "two")
+    tool("commit", '+"/later":{}', "-m", "later")
+
+    def log(*words: str) -> list[tuple[str, str]]:
+        lines = [json.loads(line) for line in tool("log", *words, "--output", "json").splitlines()]
+        return [(line["revision"], line["message"]) for line in lines]
+
+    trunk = log("--until", base)
+    assert trunk[0] == (base, "base")
+    assert log("--until", two) == [(two, "two"), (one, "one"), *trunk]
+    assert log("--until", one) == [(one, "one"), *trunk]
+    assert log("--until", root) == trunk
+    assert log("/a", "--until", two) == [(two, "two"), (base, "base")]
+    assert log("/b", "--until", two) == [(one, "one")]
+    assert log("-n", "1", "--until", two) == [(two, "two")]
+    assert tool("log", "/b", "--paths", "--until", two) == "/b"
+    tool("log", "/b", "--until", root, code=1)
+    tool("log", "/later", "--until", two, code=1)
+    assert "a branch's revision" in " ".join(tool("log", "--help").split())

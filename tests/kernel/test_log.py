@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from hbasemk import ConflictError, HbasemkError, Repository, UnknownRevisionError
+from hbasemk import Branch, ConflictError, HbasemkError, LogEntry, Repository, Transaction, UnknownRevisionError
 from hbasemk.format.changes import is_chunk
 from hbasemk.kernel import log, subtree_revisions
 from hbasemk.kernel.journal.rows import journal_rows
@@ -156,3 +156,80 @@ def test_the_log_of_a_path_contains_large_commits_whole(opened: Instances) -> No
     for path in ("/a", names[0]):
         (entry,) = repository.log(path)
         assert {change.path for change in entry.changes} == {"/", "/a", *names}
+
+
+def test_the_log_of_a_branch_is_its_own_revisions_and_then_the_log_of_its_view_of_trunk(opened: Instances) -> None:
+    chance = random_of_test()
+    writer, reader = opened(), opened()
+    branches: list[tuple[Branch, list[tuple[str, str]], list[LogEntry]]] = []
+    for number in range(60):
+        path = f"/{number}"
+        writer.run(lambda tx, path=path: tx.add(path, {"p": 0}))
+        if number % 10 == 3:
+            # Another instance may see these revisions in another order.
+            opener = chance.choice((writer, reader))
+            opener.refresh()
+            branches.append((opener.branch(), [], list(opener.log())))
+        for branch, own, _ in branches:
+            if chance.random() < 0.3:
+                changed = chance.choice((path, f"/{chance.randrange(4)}", f"/own{number}"))
+                branch.run(lambda tx, changed=changed: _set_or_add(tx, changed))
+                own.append((branch.revision, changed))
+    for _, own, trunk in branches:
+        for repository in (writer, reader, opened()):
+            for kept in {0, len(own) // 2, len(own)} - {0}:
+                until = own[kept - 1][0]
+                entries = list(repository.log(until=until))
+                assert [one.revision for one in entries[:kept]] == [one for one, _ in reversed(own[:kept])]
+                assert entries[kept:] == trunk
+                for path in ("/0", "/3", "/7", "/never", *(changed for _, changed in own)):
+                    expected = [one for one in entries if one.touches(path)]
+                    assert list(repository.log(path, until)) == expected
+
+
+def _set_or_add(tx: Transaction, path: str) -> None:
+    if tx.exists(path):
+        tx.set(path, "q", 1)
+    else:
+        tx.add(path)
+
+
+def test_the_log_of_a_branch_leaves_out_revisions_without_changes(opened: Instances) -> None:
+    repository = opened()
+    repository.run(lambda tx: tx.add("/a"), "trunk")
+    branch = repository.branch("the branch")
+    first = branch.revision
+    assert [one.message for one in repository.log("/a", first)] == ["trunk"]
+    assert list(repository.log(until=first)) == list(repository.log())
+    branch.run(lambda tx: tx.set("/a", "n", 1), "changed")
+    assert [one.message for one in repository.log("/a", branch.revision)] == ["changed", "trunk"]
+    repository.run(lambda tx: tx.add("/b"), "after")
+    assert branch.rebase() == []
+    assert [one.message for one in repository.log(until=branch.revision)][:3] == ["the branch", "after", "trunk"]
+    branch.merge("merged")
+    # The revisions of an ended branch stay readable for an hour.
+    assert [one.message for one in repository.log(until=branch.revision)][:3] == ["the branch", "after", "trunk"]
+    assert next(repository.log()).message == "merged"
+
+
+def test_the_log_of_an_unknown_branch_revision_is_an_error(opened: Instances) -> None:
+    repository = opened()
+    branch = repository.branch()
+    unknown = f"{int(branch.revision, 16) + 0x100:016x}"
+    for path in ("/", "/never"):
+        with pytest.raises(UnknownRevisionError, match=unknown):
+            next(repository.log(path, unknown))
+
+
+def test_the_log_of_a_long_branch_reads_few_rows_at_once(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    repository = opened(store)
+    branch = repository.branch()
+    for number in range(300):
+        branch.run(lambda tx, number=number: tx.set("/", "n", number))
+    repository.refresh()
+    store.take()
+    store.traffic()
+    assert next(repository.log("/", branch.revision)).revision == branch.revision
+    assert store.traffic().rows_read < 300
+    assert len(list(repository.log("/", branch.revision))) == 301
