@@ -35,11 +35,12 @@ class Learned:
         self.revision = revision
         self._times = [(revision, now)]
 
-    def learn(self, revision: int, now: float) -> None:
-        """Record a revision; a lower one changes nothing."""
+    def learn(self, revision: int, now: float, grace: float) -> None:
+        """Record a revision; a lower one changes nothing. Forget what :meth:`before` does not need ``grace`` seconds ago."""
         if revision > self.revision:
             self.revision = revision
             self._times.append((revision, now))
+            self.before(now - grace)
 
     def before(self, since: float) -> int:
         """Return the highest revision that this instance has known since a time; 0 if there is none."""
@@ -86,12 +87,12 @@ class Fence:
 
     def learn(self, horizon: int, began: float) -> None:
         """Record the horizon that a read found; ``began``: when the read began, by the monotonic clock."""
-        self._horizon.learn(horizon, self._runtime.monotonic())
+        self._horizon.learn(horizon, self._runtime.monotonic(), self.grace)
         self._known_at = max(self._known_at, began)
 
     def learn_trim_level(self, trimmed: int) -> None:
         """Record the trim level that a read found."""
-        self._trimmed.learn(trimmed, self._runtime.monotonic())
+        self._trimmed.learn(trimmed, self._runtime.monotonic(), self.grace)
 
     @property
     def known_horizon(self) -> int:

@@ -43,6 +43,8 @@ class LogRoom:
             # SQLite began again at the start of the log, and may have truncated it.
             self._salt = state.salt
             self._size = 0
+            # The disk may have space again.
+            self._failed = False
         elif self._suffices(state):
             return
         if self._failed or state.used >= MOST:

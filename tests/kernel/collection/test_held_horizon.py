@@ -117,3 +117,15 @@ def test_an_announced_horizon_is_withdrawn_for_a_branch_that_it_would_pass(super
     assert fence.read_horizon(other.store).announced == 0
     assert not fence.replace(other.store, announced, announced._replace(revision=last))
     assert one.node(one.branch(branch).view, "/a").properties == {"p": 0}  # type: ignore[union-attr]
+
+
+def test_a_reader_forgets_horizons_that_it_has_known_for_long(store: MemoryStore, world: World) -> None:
+    one, reader = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    for number in range(20):
+        commit(one, SetProperty("/a", "p", number + 1))
+        world.advance(2 * HOUR)
+        collect(one)
+        reader.poll()
+    assert reader.journal.fence.horizon == one.journal.fence.horizon
+    assert len(reader.journal.fence._horizon._times) <= 2

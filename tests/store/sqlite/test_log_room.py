@@ -129,6 +129,21 @@ def test_a_disk_without_space_for_room_still_takes_writes(store: SqliteStore, lo
     assert len(store.scan("one", Scan(None, None, 1000))) == number + 2
 
 
+def test_after_a_full_disk_the_log_gets_room_again(store: SqliteStore, log: Path, path: Path) -> None:
+    # While another connection is open, the process goes on with what it knows of the log.
+    other = SqliteStore(str(path))
+    assert other.scan("one", Scan(None, None, 1)) == []
+    store.write("one", [flag(b"before")])
+    limit = log.stat().st_size + log_room.LEAST
+    with largest_file(limit):
+        while store._connections.reading(lambda found: found.guard.read_log_state()).used < limit - 20_000:
+            store.write("one", [flag(b"full")])
+    checkpoint(store, "TRUNCATE")
+    sizes = sizes_after_writes(store, log)
+    assert len(set(sizes)) <= 2 + sizes[-1] // log_room.ROOM
+    other.close()
+
+
 def test_another_file_in_the_place_of_the_log_is_not_written_to(path: Path, log: Path, tmp_path: Path) -> None:
     expected = tmp_path / "expected"
     expected.touch()
