@@ -349,7 +349,8 @@ class Repository:
 
         When it returns, no process commits any more that was opened with a ``schema_version`` other than ``new``. For that it
         waits until each other process has renewed its lease twice, or its lease has expired: some seconds, and with the default
-        settings at most 15 s. Raises SchemaVersionError if the number is not ``expected``, and InvalidValueError for a number
+        settings at most 15 s. It waits also if the number is ``new`` already, because an earlier call may have ended before
+        its wait did. Raises SchemaVersionError if the number is not ``expected``, and InvalidValueError for a number
         out of range; then nothing was written.
         """
         arguments.schema_number(new, "new")

@@ -64,7 +64,8 @@ class Feed:
         """
         journal = instance.journal
         if instance is not self._instance:
-            # The instance of a forked child has its own sequence.
+            # The instance of a forked child has its own sequence. The position of the last batch is one of the old sequence.
+            self._finish()
             self._position = None
             self._instance = instance
         while True:

@@ -31,13 +31,13 @@ def current(instance: Instance) -> int:
 def change(instance: Instance, new: int, expected: int) -> None:
     """Replace the number by compare-and-set, and wait until all processes know it, for at most a lease and the skew.
 
+    It waits also if the number is ``new`` already: an earlier call may have ended before its wait did.
     Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
     """
     _replace(instance, new, expected)
-    if new != expected:
-        _wait_for_others(instance)
-        instance.poll()
-        instance.recovery.recover()
+    _wait_for_others(instance)
+    instance.poll()
+    instance.recovery.recover()
 
 
 def _replace(instance: Instance, new: int, expected: int) -> None:

@@ -234,6 +234,25 @@ def test_the_change_waits_for_the_lease_of_a_process_that_does_not_renew_it(worl
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
 
 
+def test_a_change_that_is_repeated_after_an_interrupt_waits_too(world: World, store: MemoryStore) -> None:
+    old = accepting(store, world, 0, 1)
+    faulty = FaultyStore(store)
+    new = open_instance(faulty, world, mac=2)
+    commit(old, AddNode("/a", {}))
+
+    def interrupt(call: Call) -> None:
+        if call.method == "check_and_write" and call.table == schema.CLUSTER:
+            faulty.after = None
+            raise KeyboardInterrupt
+
+    faulty.after = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        schema_change.change(new, 1, 0)
+    schema_change.change(new, 1, schema_version.read(store))
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 2))
+
+
 def test_the_change_waits_for_two_renewals_of_a_process_that_accepts_it(world: World, store: MemoryStore) -> None:
     live = accepting(store, world, range(3), 1)
     commit(live, AddNode("/a", {}))
