@@ -161,15 +161,19 @@ class Connections:
     def _not_opened(self, pool: _ProcessPool) -> None:
         with Deferred(), pool.changed:
             pool.taken -= 1
-            # The opener closes a wire that it opened and could not use.
-            pool.wires = {wire for wire in pool.wires if wire.sock.fileno() >= 0}
+            self._forget_closed(pool)
             pool.changed.notify()
 
     def _register(self, pool: _ProcessPool, wire: Wire) -> None:
         with Deferred(), pool.changed:
             if pool.closed:
                 raise ClosedError(f"the store at {self._about} is closed; open it again")
+            self._forget_closed(pool)
             pool.wires.add(wire)
+
+    def _forget_closed(self, pool: _ProcessPool) -> None:
+        # The opener closes a wire that it opened and could not use.
+        pool.wires = {wire for wire in pool.wires if wire.sock.fileno() >= 0}
 
     def give(self, connection: Connection, use: Use | None = None) -> None:
         """Return a connection whose last call succeeded to the pool."""

@@ -39,16 +39,41 @@ def open_connection(
     clock: Callable[[], float],
     register: Callable[[Wire], None],
 ) -> Connection:
-    """Open a connection to a Thrift2 gateway and verify its type; ``register`` receives the wire before any call.
+    """Open a connection to a Thrift2 gateway and verify its type; ``register`` receives each wire before any call.
+
+    An HTTP server may close the connection after this first call. Then the returned connection is a second one.
 
     Raises StoreNotAppliedError if a later attempt may succeed, StoreUnusableError if the address is wrong.
     """
+    connection = _open(address, transport, deadline, clock, register)
+    try:
+        _verify_type(connection, address, transport, deadline, clock)
+    except BaseException:
+        connection.wire.close()
+        raise
+    if not connection.wire.ended:
+        return connection
+    verified = connection.calls
+    connection.wire.close()
+    connection = _open(address, transport, deadline, clock, register)
+    connection.calls = verified
+    return connection
+
+
+def _open(
+    address: Address,
+    transport: Transport,
+    deadline: float,
+    clock: Callable[[], float],
+    register: Callable[[Wire], None],
+) -> Connection:
+    """Open a connection, which has made no call; raises as :func:`open_connection`."""
     at = f"HBase gateway at {address}"
     left = deadline - clock()
     if left <= 0:
         raise StoreNotAppliedError(f"{at}: the deadline passed before connecting; nothing was sent")
     try:
-        sock = socket.create_connection(address, left)
+        sock = _connect(address, deadline, clock)
     except TimeoutError:
         raise StoreNotAppliedError(
             f"{at}: no connection within {left:.3g} s; check the address and firewalls"
@@ -64,12 +89,26 @@ def open_connection(
         raise
     try:
         register(wire)
-        connection = Connection(wire, clock(), transport)
-        _verify_type(connection, address, transport, deadline, clock)
+        return Connection(wire, clock(), transport)
     except BaseException:
         wire.close()
         raise
-    return connection
+
+
+def _connect(address: Address, deadline: float, clock: Callable[[], float]) -> socket.socket:
+    """Connect to the first address of a host that answers; each gets an equal share of the time that is left.
+
+    Raises OSError, of which TimeoutError is one, from the last address.
+    """
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    while True:
+        share = max(0.001, (deadline - clock()) / len(found))
+        place = found.pop(0)[4]
+        try:
+            return socket.create_connection((str(place[0]), address.port), share)
+        except OSError:
+            if not found:
+                raise
 
 
 def _wire(
@@ -219,11 +258,11 @@ def _diagnose(
 
 
 def _probe(address: Address, request: bytes, deadline: float, clock: Callable[[], float]) -> bytes | None:
-    """Send a request on its own connection; return the first bytes of the answer, b"" for a close, None for silence."""
+    """Send a request on its own connection; return the first bytes of the answer, b"" for a close, None for nothing."""
     received = b""
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(OSError):
         try:
-            with socket.create_connection(address, max(0.001, deadline - clock())) as sock:
+            with _connect(address, deadline, clock) as sock:
                 sock.sendall(request)
                 while len(received) < 6:
                     sock.settimeout(max(0.001, deadline - clock()))

@@ -17,26 +17,29 @@ _HEADERS: Final = {"Content-Type": "application/x-thrift", "Accept": "applicatio
 class HttpWire(Wire):
     """A wire that sends each request by POST, and reads from the body of the answer."""
 
-    __slots__ = ("_answer", "_asked", "_http", "_last", "_path", "_request")
+    __slots__ = ("_answer", "_asked", "_http", "_path", "_request")
 
     def __init__(self, sock: socket.socket, clock: Callable[[], float], address: Address, path: str) -> None:
         super().__init__(sock, clock)
         self._http: Any = HTTPConnection(address.host, address.port)
+        # It must not connect by itself: such a socket has no deadline and no TLS, and the pool cannot close it.
+        self._http.auto_open = 0
         self._http.sock = _Socket(super().write, super().read)
         self._path = path
         self._request: list[bytes] = []
         self._answer = io.BytesIO()
         self._asked = False
-        self._last = False
 
     def write(self, data: bytes) -> None:
         """Keep a part of the request."""
         self._request.append(data)
 
     def flush(self) -> None:
-        """Send the request."""
+        """Send the request; raises ConnectionError if the server closes the connection after its last answer."""
         body = b"".join(self._request)
         self._request.clear()
+        if self.ended:
+            raise ConnectionError("the gateway closed the connection")
         self._answer = io.BytesIO()
         self._asked = True
         self._http.request("POST", self._path, body, _HEADERS)
@@ -54,7 +57,7 @@ class HttpWire(Wire):
     def _receive(self) -> bytes:
         try:
             response = self._http.getresponse()
-            self._last = response.will_close
+            self.ended = response.will_close
             body: bytes = response.read()
         except IncompleteRead:
             raise EOFError("the gateway closed the connection") from None
@@ -64,7 +67,7 @@ class HttpWire(Wire):
 
     def is_quiet(self) -> bool:
         """Return whether the connection can carry another request."""
-        return not self._last and super().is_quiet()
+        return not self.ended and super().is_quiet()
 
 
 class _Socket:

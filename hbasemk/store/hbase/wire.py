@@ -28,10 +28,11 @@ class HttpStatus(UnexpectedAnswer):
 class Wire:
     """A transport for thriftpy2: a socket whose every operation ends by ``deadline`` (on ``clock``, in seconds).
 
-    ``head`` holds the first bytes received, to identify the server.
+    ``head`` holds the first bytes received, to identify the server. ``ended`` is whether the server carries no other request
+    on this connection.
     """
 
-    __slots__ = ("_armed", "_clock", "_first_read", "_poll", "deadline", "head", "moved", "sock")
+    __slots__ = ("_armed", "_clock", "_first_read", "_poll", "deadline", "ended", "head", "moved", "sock")
 
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -39,6 +40,7 @@ class Wire:
         self.sock = sock
         self.deadline = 0.0
         self.head = b""
+        self.ended = False
         self.moved = 0
         self._clock = clock
         self._armed = -1.0
