@@ -17,6 +17,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hbasemk.errors import ClosedError, FormatError, HbasemkError
@@ -24,7 +25,7 @@ from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.kernel.retry import AT_LEAST, BRIEFLY, time_limit
 from hbasemk.pace import SHORTEST_GAP, Pace
 from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
@@ -35,6 +36,8 @@ POLL_EVERY: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 CLOSING: Final = 3.0
 """The longest time in seconds that closing waits for the store to finish background work and release the lease."""
+STOPPING: Final = 1.0
+"""The longest time in seconds that closing waits for a background thread that is inside a store call."""
 
 _log = logging.getLogger("hbasemk")
 
@@ -138,11 +141,11 @@ class Background:
         self._thread = threading.Thread(target=_work, args=arguments, name="hbasemk-poll", daemon=True)
         start_thread(self._thread)
 
-    def stop(self) -> None:
-        """End the thread; waits for it only while it is not inside a store call that hangs."""
+    def stop(self, seconds: float) -> None:
+        """End the thread; wait for it at most ``seconds``, since it may be inside a store call that hangs."""
         self._bell.ring()
         if self._thread is not threading.current_thread():
-            self._thread.join(timeout=1.0)
+            self._thread.join(timeout=seconds)
 
 
 def _maintain(instance: Instance, outage_log: _OutageLog) -> bool:
@@ -277,18 +280,22 @@ class LiveInstance(Instance):
                     raise
         return True
 
-    def end(self) -> None:
+    def end(self, seconds: float = CLOSING) -> None:
         """End the background work, release the lease, and close the store if it is the repository's own; idempotent.
 
-        Waits :data:`CLOSING` seconds at most for a store that does not answer.
+        Waits ``seconds`` at most for a store that does not answer. With 0 seconds, makes no call of the store; the lease then
+        expires by itself.
         """
         try:
             self._live = False
             self._arrivals.ring()
             if self._background is not None:
-                self._background.stop()
+                self._background.stop(min(seconds, STOPPING))
             try:
-                run_with_timeout(CLOSING, self._close_in_time)
+                if seconds > 0:
+                    run_with_timeout(seconds, partial(self._close_in_time, seconds))
+                else:
+                    self.lease.forget()
             finally:
                 if isinstance(self.runtime, SystemRuntime):
                     self.runtime.close()
@@ -297,8 +304,8 @@ class LiveInstance(Instance):
                 self.store.close()
         _live.discard(self)
 
-    def _close_in_time(self) -> None:
-        with time_limit(self.runtime, CLOSING):
+    def _close_in_time(self, seconds: float) -> None:
+        with time_limit(self.runtime, seconds):
             self.close()
 
     def is_own(self) -> bool:
@@ -337,7 +344,13 @@ _live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
 
 @atexit.register
 def _end_all() -> None:
-    """Release, at the end of the interpreter, the leases of repositories that are still open."""
-    for instance in list(_live):
-        if instance.is_own():
-            instance.end()
+    """Release, at the end of the interpreter, the leases of repositories that are still open.
+
+    All together have the time that closing one has. Each gets a share of what is left, so that one whose store is out of
+    reach does not use up the time of the others.
+    """
+    deadline = time.monotonic() + CLOSING
+    own = [instance for instance in list(_live) if instance.is_own()]
+    for done, instance in enumerate(own):
+        left = deadline - time.monotonic()
+        instance.end(max(left / (len(own) - done), AT_LEAST) if left > 0 else 0.0)

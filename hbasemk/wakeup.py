@@ -46,26 +46,25 @@ class Bells:
     __slots__ = ("_references",)
 
     def __init__(self) -> None:
-        self._references: dict[int, weakref.ref[Bell]] = {}
+        self._references: set[weakref.ref[Bell]] = set()
 
     def new_bell(self) -> Bell:
         """Return a new bell; this object drops it when no other object refers to it."""
         bell = Bell()
-        self._references[id(bell)] = weakref.ref(bell)
+        # A callback in Python would swallow a KeyboardInterrupt. This one is implemented in C.
+        self._references.add(weakref.ref(bell, self._references.discard))
         return bell
 
     def are_awaited(self) -> bool:
         """Return whether any bell is left."""
-        return any(reference() is not None for reference in list(self._references.values()))
+        return any(reference() is not None for reference in list(self._references))
 
     def ring(self) -> None:
         """Ring all bells."""
-        for key, reference in list(self._references.items()):
+        for reference in list(self._references):
             bell = reference()
             if bell is not None:
                 bell.ring()
-            elif self._references.get(key) is reference:
-                self._references.pop(key, None)
 
 
 class Flag:

@@ -8,16 +8,23 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
-from hbasemk import ClosedError, Repository, connect
+from hbasemk import ClosedError, Repository, StoreNotAppliedError, connect, maintenance
 from hbasemk.format import schema
 from hbasemk.format.lease_record import record_of
+from hbasemk.kernel.retry import AT_LEAST
+from hbasemk.maintenance import LiveInstance
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, Store
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.wakeup import Bells
+from tests.support.runtime import TestRuntime, World
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
@@ -144,3 +151,85 @@ def test_an_open_repository_ends_with_the_interpreter(url: str, how: str, poll_i
     machine, end = map(int, ran.stdout.split())
     with connect(url, poll_interval=0) as repo:
         assert lease_end(repo.store, machine) < end
+
+
+class Exit:
+    """The end of the interpreter, in simulated time: no thread starts any more."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.world = World()
+        self.calls: list[Call] = []
+        self.live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
+        monkeypatch.setattr(maintenance, "_live", self.live)
+        monkeypatch.setattr(maintenance, "start_thread", self._refuse)
+        monkeypatch.setattr(maintenance, "time", SimpleNamespace(monotonic=lambda: self.world.ms / 1000))
+
+    def _refuse(self, _: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    def open(self, mac: int) -> tuple[LiveInstance, FaultyStore]:
+        """Return a repository with a lease, whose store does not close, and its store."""
+        store = FaultyStore(MemoryStore(self.world.clock, transactions=False))
+        instance = LiveInstance.open(store, TestRuntime(self.world, mac=mac))
+        instance.begin(0, Bells(), owns_store=False, collect=False)
+        instance.clock.next(0)
+        return instance, store
+
+    def seconds(self) -> float:
+        """End all, and return the simulated seconds that this took."""
+        began = self.world.ms
+        maintenance._end_all()
+        assert not self.live
+        return (self.world.ms - began) / 1000
+
+
+@pytest.mark.parametrize("count", [1, 8, 40])
+def test_the_interpreter_ends_as_soon_with_many_unreachable_repositories_as_with_one(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = Exit(monkeypatch)
+
+    def away(call: Call) -> None:
+        ending.calls.append(call)
+        raise StoreNotAppliedError("away")
+
+    opened = [ending.open(number) for number in range(count)]
+    for _, store in opened:
+        store.before = away
+    assert ending.seconds() <= maintenance.CLOSING + 2 * AT_LEAST
+    assert ending.calls
+    assert not any(instance.lease.held for instance, _ in opened)
+
+
+def test_the_end_of_the_interpreter_releases_a_lease_although_other_stores_are_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending = Exit(monkeypatch)
+
+    def away(_: Call) -> None:
+        raise StoreNotAppliedError("away")
+
+    opened = [ending.open(number) for number in range(8)]
+    reachable, store = opened[3]
+    machine, end = reachable.lease.machine, reachable.lease.end
+    for _, other in opened:
+        if other is not store:
+            other.before = away
+    ending.seconds()
+    assert lease_end(store, machine) < end
+
+
+def test_after_a_store_that_hangs_the_interpreter_ends_without_further_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending = Exit(monkeypatch)
+
+    def hang(call: Call) -> None:
+        ending.calls.append(call)
+        ending.world.advance(60)
+        raise StoreNotAppliedError("timed out")
+
+    opened = [ending.open(number) for number in range(8)]
+    for _, store in opened:
+        store.before = hang
+    ending.seconds()
+    assert len(ending.calls) == 1
+    assert not any(instance.lease.held for instance, _ in opened)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from hbasemk.wakeup import Bells
+import threading
+
+from hbasemk.system import SystemRuntime
+from hbasemk.wakeup import LONGEST, Bell, Bells, Flag
 
 
 def test_bells_are_awaited_while_a_thread_holds_one() -> None:
@@ -26,3 +29,46 @@ def test_a_ring_ends_the_waits_of_all() -> None:
     assert one.wait(0)
     assert other.wait(0)
     assert not one.wait(0)
+
+
+def test_a_bell_that_nothing_refers_to_leaves_no_entry() -> None:
+    bells = Bells()
+    # The bells that are kept take the addresses of those that were dropped.
+    kept: list[Bell] = []
+    for _ in range(50):
+        bells.new_bell()
+        kept.append(Bell())
+    held = bells.new_bell()
+    assert [reference() for reference in bells._references] == [held]
+
+
+def test_a_sleep_leaves_no_entry() -> None:
+    runtime = SystemRuntime()
+    kept: list[Bell] = []
+    for _ in range(50):
+        runtime.sleep(0)
+        kept.append(Bell())
+    assert not runtime._closing._bells._references
+
+
+def test_a_raised_flag_ends_all_waits_while_other_waits_begin_and_end() -> None:
+    flag = Flag()
+    begun = [threading.Event() for _ in range(4)]
+
+    def wait(number: int) -> None:
+        for _ in range(200):
+            flag.wait(0)
+        begun[number].set()
+        flag.wait(LONGEST)
+
+    threads = [threading.Thread(target=wait, args=(number,), daemon=True) for number in range(len(begun))]
+    for thread in threads:
+        thread.start()
+    while not all(one.is_set() for one in begun):
+        # Ringing without raising: a wait may end early, but its bell is dropped.
+        flag._bells.ring()
+    flag.raise_()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not flag._bells._references

@@ -234,10 +234,9 @@ def set_(
     if value is not None:
         try:
             converted = TYPES[kind](value)
-        except LimitError:
-            raise
-        except (ValueError, KeyError, RecursionError) as error:
-            reason = f" of at most {limits.MAX_DIGITS} digits" if "digits" in str(error) else ""
+        except (ValueError, KeyError, RecursionError, LimitError) as error:
+            too_long = isinstance(error, LimitError) or "digits" in str(error)
+            reason = f" of at most {limits.MAX_DIGITS} digits" if too_long else ""
             raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
         if converted is None or isinstance(converted, dict):
             raise click.UsageError(

@@ -13,7 +13,7 @@ section topic                     module                                        
 2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
 2       revision ids, clocks      ``ids.clock``, ``ids.server_clock``            I1
 3       views, sequence           ``journal.view``, ``journal.sequence``,        I5
-                                  ``journal.known_revisions``
+                                  ``journal.known_revisions``, ``journal.pins``
 3       contents of views         ``journal.journal``                            I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5
 3       snapshots by time         ``time_travel``

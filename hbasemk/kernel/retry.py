@@ -33,13 +33,28 @@ _SHORTEST: Final = 0.001
 
 
 class _Limit:
-    """The time up to which calls are retried; while ``until`` is None, ``seconds`` from the first failure."""
+    """The time up to which calls are retried; while ``until`` is None, ``seconds`` from the first failure.
 
-    __slots__ = ("__weakref__", "seconds", "until")
+    A success sets ``until`` back to None, unless the limit was made with an end or a call has given up.
+    """
+
+    __slots__ = ("__weakref__", "_is_final", "seconds", "until")
 
     def __init__(self, seconds: float, until: float | None = None) -> None:
         self.seconds = seconds
         self.until = until
+        self._is_final = until is not None
+
+    def end_outage(self) -> None:
+        """Give the next outage the whole time again."""
+        if not self._is_final:
+            self.until = None
+
+    def give_up(self, until: float) -> None:
+        """Give later calls, such as those of a roll-back, no time of their own, even if some of them succeed."""
+        if not self._is_final:
+            self._is_final = True
+            self.until = until
 
 
 class _Attempt:
@@ -58,6 +73,12 @@ def _current_limit() -> _Limit | None:
     return None if found is None else found()
 
 
+def _end_outage() -> None:
+    limit = _current_limit()
+    if limit is not None:
+        limit.end_outage()
+
+
 def _is_inside_attempt() -> bool:
     found = _attempt.get()
     return found is not None and found() is not None
@@ -67,8 +88,8 @@ def _is_inside_attempt() -> bool:
 def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]:
     """Limit the total retry time of the calls inside.
 
-    The limit is ``seconds`` from now. None: until the store has been out of reach for the runtime's ``retry_timeout``.
-    An earlier limit that is already set stays in force.
+    The limit is ``seconds`` from now. None: until the store has been out of reach for the runtime's ``retry_timeout``; each
+    success ends an outage. An earlier limit that is already set stays in force.
     """
     outer = _current_limit()
     if outer is not None and seconds is None:
@@ -127,12 +148,14 @@ class RetryBudget:
         The last attempt is made when the time is up.
         """
         if self._until is None:
-            limit = self._limit
-            if limit.until is None:
-                limit.until = self._began + limit.seconds
-            self._until = max(self._began + AT_LEAST, limit.until)
+            until = self._limit.until
+            if until is None:
+                # Another thread of the operation may end the outage meanwhile.
+                until = self._limit.until = self._began + self._limit.seconds
+            self._until = max(self._began + AT_LEAST, until)
         left = self._until - self._runtime.monotonic()
         if left <= 0 or self._runtime.closed:
+            self._limit.give_up(self._until)
             return False
         wait = self._next * (0.5 + self._runtime.random.random())
         self._runtime.sleep(max(min(wait, left), _SHORTEST))
@@ -155,7 +178,7 @@ def run_with_retries(runtime: Runtime, operation: Callable[[], T], in_doubt: Cal
     while True:
         token = _attempt.set(ref(attempt))
         try:
-            return operation()
+            result = operation()
         except (StoreNotAppliedError, StoreUnknownError) as error:
             if isinstance(error, StoreUnknownError):
                 unknown = error
@@ -168,6 +191,9 @@ def run_with_retries(runtime: Runtime, operation: Callable[[], T], in_doubt: Cal
                 if unknown is not None and unknown is not error:
                     raise unknown from error
                 raise
+        else:
+            _end_outage()
+            return result
         finally:
             _attempt.reset(token)
 

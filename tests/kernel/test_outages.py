@@ -27,7 +27,7 @@ from hbasemk.format import schema
 from hbasemk.kernel import retry
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT
+from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT, run_with_retries, time_limit
 from hbasemk.maintenance import InlineMaintenance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -360,3 +360,108 @@ def test_an_interrupt_before_the_reset_of_a_time_limit_shortens_no_later_call() 
         return "done"
 
     assert retry.run_with_retries(runtime, away) == "done"
+
+
+class Outages:
+    """A store that refuses its calls during some periods, in simulated seconds from now; each other call takes a while."""
+
+    CALL = 0.1
+
+    def __init__(self, world: World, *periods: tuple[float, float]) -> None:
+        self.world, self.periods, self.began = world, periods, world.ms
+        self.refused: list[int] = []
+
+    def __call__(self, _: Call | None = None) -> None:
+        now = (self.world.ms - self.began) / 1000
+        for number, (begin, end) in enumerate(self.periods):
+            if begin <= now < end:
+                self.refused.append(number)
+                raise StoreNotAppliedError("the gateway is down")
+        self.world.advance(self.CALL)
+
+
+@pytest.mark.parametrize("first", [0.0, 0.5])
+def test_a_long_commit_survives_several_outages_shorter_than_the_retry_timeout(first: float) -> None:
+    # The first outage begins at the creation of the journal row, which is not retried by itself, or later.
+    place = Place(batch_rows=1)
+    instance = open_instance(place.store, place.world, mac=2, retry_timeout=2.0)
+    outages = Outages(place.world, (first, first + 1.0), (6.0, 7.5), (9.0, 10.5))
+    view = instance.head()
+    instance.clock.next(0)
+    place.store.before = outages
+    revision = instance.commit_on(view, OperationList([AddNode(f"/{number}", {}) for number in range(60)]), "")
+    assert set(outages.refused) == {0, 1, 2}
+    place.heal()
+    assert instance.outcome(revision) is Outcome.COMMITTED
+    assert len(place.check()) == 64
+
+
+def test_a_time_limit_with_an_end_is_not_extended_by_success() -> None:
+    world = World()
+    runtime = TestRuntime(world, retry_timeout=60.0)
+    outages = Outages(world, (0.5, 1.0), (4.0, 5.0))
+    began = world.ms
+    with pytest.raises(StoreNotAppliedError), time_limit(runtime, 2.0), time_limit(runtime):
+        for _ in range(100):
+            run_with_retries(runtime, outages)
+    assert set(outages.refused) == {0, 1}
+    assert world.ms - began < (4.0 + 2 * AT_LEAST) * 1000
+
+
+def test_an_operation_that_has_given_up_gets_no_more_time_though_a_call_succeeds() -> None:
+    # A roll-back after an outage of one region: some of its calls succeed, after a lost connection.
+    world = World()
+    runtime = TestRuntime(world, retry_timeout=5.0)
+    with time_limit(runtime):
+        with pytest.raises(StoreNotAppliedError):
+            run_with_retries(runtime, Outages(world, (0, 1e9)))
+        assert world.ms >= 5_000
+        hiccup = Outages(world, (0, AT_LEAST / 2))
+        run_with_retries(runtime, hiccup)
+        assert hiccup.refused
+        began = world.ms
+        with pytest.raises(StoreNotAppliedError):
+            run_with_retries(runtime, Outages(world, (0, 1e9)))
+    assert world.ms - began < 2 * AT_LEAST * 1000
+
+
+def test_a_commit_ends_although_calls_succeed_between_those_that_fail() -> None:
+    place = Place(batch_rows=1)
+    instance = open_instance(place.store, place.world, mac=2, retry_timeout=RETRY_TIMEOUT)
+    instance.clock.next(0)
+    began = place.world.ms
+    calls: list[Call] = []
+
+    def before(call: Call) -> None:
+        calls.append(call)
+        if call.method == "write" and call.table == schema.NODES:
+            raise StoreNotAppliedError("the region is away")
+
+    place.store.before = before
+    with pytest.raises(StoreNotAppliedError, match="nothing was committed"):
+        instance.commit_on(instance.head(), OperationList(OPERATIONS["set"]), "")
+    assert {call.table for call in calls} > {schema.NODES}
+    assert place.world.ms - began <= (RETRY_TIMEOUT + 20 * AT_LEAST) * 1000
+    place.heal()
+    assert place.check()["/a"]["p"] == "old"
+
+
+def test_a_commit_ends_although_only_calls_that_are_made_once_fail() -> None:
+    place = Place()
+    instance = open_instance(place.store, place.world, mac=2, retry_timeout=RETRY_TIMEOUT)
+    instance.clock.next(0)
+    began = place.world.ms
+    creations: list[Call] = []
+
+    def before(call: Call) -> None:
+        if call.method == "check_and_write" and call.table == schema.JOURNAL and len(creations) < 1000:
+            creations.append(call)
+            if len(creations) % 2:
+                raise StoreNotAppliedError("every other call is refused")
+
+    place.store.before = before
+    with pytest.raises(StoreNotAppliedError, match="nothing was committed"):
+        instance.commit_on(instance.head(), OperationList(OPERATIONS["set"]), "")
+    assert place.world.ms - began <= (RETRY_TIMEOUT + 20 * AT_LEAST) * 1000
+    place.heal()
+    assert place.check()["/a"]["p"] == "old"

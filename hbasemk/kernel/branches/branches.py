@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
 from typing import Final
 
 from hbasemk.errors import (
@@ -331,13 +330,22 @@ class Branches(Committing):
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
         tried: list[int] = []
+        claimants: list[int] = []
+
+        def claim(merge: int) -> int | None:
+            found = self._claims.for_merge(state.root, revision, merge)
+            claimants[:] = [] if found is None else [found]
+            return found
+
         try:
-            claim = partial(self._claims.for_merge, state.root, revision)
             source = ReadyChangeSet(plan)
             merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, claim=claim)
             # The merge is committed: a store error from here on must not make it look rejected.
             has_ended = self._heads.close_merged(state.root, revision, merged)
         except ConflictError:
+            if claimants:
+                # The branch is merged or rebased already. Its end, which the claim has completed, is the reason.
+                self.require_head(revision)
             raise
         except BaseException:
             # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.

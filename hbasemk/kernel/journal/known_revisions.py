@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
-from weakref import WeakValueDictionary
 
 from hbasemk.format.changes import RowChange
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal.pins import Pins
 from hbasemk.kernel.journal.sequence import RevisionSequence, view_up_to
-from hbasemk.kernel.journal.view import Pin, View
+from hbasemk.kernel.journal.view import View
 
 KEPT: Final = 10_000
 """The number of most recent revisions whose positions an instance always keeps."""
@@ -50,7 +50,7 @@ class KnownRevisions:
         self._lock = lock
         self._origin = watermark.revision
         self._sequence = RevisionSequence.first(watermark)
-        self._pins: WeakValueDictionary[int, Pin] = WeakValueDictionary()
+        self._pins = Pins()
         self.listeners: list[Callable[[Arrival], None]] = []
         self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
@@ -143,11 +143,8 @@ class KnownRevisions:
 
     def _view_at(self, position: int) -> View:
         """Return the view at a kept position, or just before the first. The caller holds the lock."""
-        pin = self._pins.get(position)
-        if pin is None:
-            pin = self._pins[position] = Pin()
         name = self._sequence.name_at(position)
-        return View(name, position, self._sequence.upper_at(position), pin=pin)
+        return View(name, position, self._sequence.upper_at(position), pin=self._pins.at(position))
 
     # --- growing and shrinking ---------------------------------------------------------------------------
 
@@ -191,10 +188,8 @@ class KnownRevisions:
 
     def _store_extents(self, end: int, low_bound: int) -> None:
         """Store in the pins of all views before a position what the views contain. ``low_bound`` is the journal's."""
-        dropped = {position: pin for position, pin in self._pins.items() if position < end}
-        self._sequence.store_extents(dropped, low_bound)
-        for position in dropped:
-            del self._pins[position]
+        self._sequence.store_extents(self._pins.before(end), low_bound)
+        self._pins.drop_before(end)
 
     def _begin_again(self, watermark: Watermark, committed: Sequence[int], low_bound: int) -> None:
         """Begin a new sequence at a watermark, with these revisions, and drop what is known. The caller holds the lock.

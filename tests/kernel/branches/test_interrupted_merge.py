@@ -7,6 +7,7 @@ import pytest
 from hbasemk import BranchError
 from hbasemk.errors import HbasemkError
 from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode
 from hbasemk.kernel.instance import Instance
@@ -103,3 +104,23 @@ def test_an_interrupt_before_the_branch_ends(world: World, monkeypatch: pytest.M
             place.merge(0, after=False)
     assert place.is_on_trunk()
     place.merge_again()
+
+
+def test_a_merge_after_an_interrupted_rebase_says_that_the_branch_is_rebased(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Interrupted(world, transactions=True, adjusts=True)
+    commit(place.two, AddNode("/other", {}))
+    place.one.poll()
+
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # The claim of the rebase is final by then.
+        patch.setattr(BranchHeads, "close_rebased", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            rebase(place.one.branches, place.branch, place.one.head(), "")
+    with pytest.raises(BranchError, match="has been rebased"):
+        place.one.branches.merge(place.branch, "")
+    assert not place.is_on_trunk()

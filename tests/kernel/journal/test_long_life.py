@@ -205,7 +205,9 @@ def test_long_lived_instance_uses_no_more_memory_than_a_new_one(monkeypatch: pyt
             reader.maintain()
             for one in (writer, reader):
                 kept = one.journal._sequence
-                sizes.append(max(len(kept.ids), len(kept.positions), len(kept.uppers), len(one.journal._pins)))
+                sizes.append(
+                    max(len(kept.ids), len(kept.positions), len(kept.uppers), len(one.journal._pins._references))
+                )
             gc.collect()
             taken = tracemalloc.take_snapshot().filter_traces(
                 [tracemalloc.Filter(True, f"{os.path.dirname(known_revisions.__file__)}/*.py")]
