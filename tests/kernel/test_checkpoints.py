@@ -11,6 +11,7 @@ from hbasemk.kernel import checkpoints
 from hbasemk.kernel.collection import raising
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.log import trunk_steps
 from hbasemk.store.abc import NewCell, Put
@@ -225,12 +226,17 @@ def test_a_commit_on_a_checkpoint_is_checked_against_what_the_checkpoint_lacks(s
         other.commit_on(view, OperationList([AddNode("/late", {})]), "")
 
 
+def faulty_instance(world: World) -> tuple[Instance, FaultyStore]:
+    """Return an instance with a revision, and its store, whose calls can fail."""
+    faulty = FaultyStore(MemoryStore(world.clock, transactions=True))
+    instance = open_instance(faulty, world)
+    add(instance, "/a")
+    return instance, faulty
+
+
 @pytest.mark.parametrize("recovers", [True, False])
 def test_a_checkpoint_that_no_caller_received_holds_nothing_back(world: World, recovers: bool) -> None:
-    store = MemoryStore(world.clock, transactions=True)
-    faulty = FaultyStore(store)
-    one = open_instance(faulty, world)
-    add(one, "/a")
+    one, faulty = faulty_instance(world)
     written: list[Call] = []
 
     def fail(call: Call) -> None:
@@ -252,10 +258,7 @@ def test_a_checkpoint_that_no_caller_received_holds_nothing_back(world: World, r
 
 
 def test_a_branch_that_no_caller_received_holds_nothing_back(world: World) -> None:
-    store = MemoryStore(world.clock, transactions=True)
-    faulty = FaultyStore(store)
-    one = open_instance(faulty, world)
-    add(one, "/a")
+    one, faulty = faulty_instance(world)
     written: list[Call] = []
 
     def fail(call: Call) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 
 from hbasemk.errors import (
@@ -66,3 +69,21 @@ def error_of(store: HBaseStore) -> StoreError:
         store.write("t", [PUT])
     assert "HBase gateway at " in raised.value.message
     return raised.value
+
+
+def errors_of_closing(store: HBaseStore, wait_until_begun: Callable[[], object]) -> list[type[BaseException]]:
+    """Close a store while a thread waits in a read; return the types of the errors of that read, after its end."""
+    raised: list[type[BaseException]] = []
+
+    def call() -> None:
+        try:
+            read(store)
+        except BaseException as error:
+            raised.append(type(error))
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    wait_until_begun()
+    store.close()
+    thread.join(10)
+    return raised

@@ -14,8 +14,8 @@ FEW: Final = 64
 class Pins:
     """Finds the pin of each position that a view in use has. The caller excludes other threads.
 
-    This is no ``WeakValueDictionary``, whose callback is Python code: if a signal such as that of Ctrl-C arrives while the
-    callback runs, Python reports its exception and drops it.
+    The references have no callbacks. Python drops an exception that a callback raises. So an interrupt such as Ctrl-C would be
+    lost if it arrived in the callback of a ``WeakValueDictionary``, which is Python code.
     """
 
     def __init__(self) -> None:

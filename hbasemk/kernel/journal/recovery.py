@@ -45,7 +45,7 @@ class Recovery:
 
         Also sweeps revisions that another instance aborted and whose writer died before the roll-back. One round trip
         reads the leases of all pending revisions. Each revision of a dead writer, and each unswept one, takes one or more.
-        No round trip if there are none of these. Raises FormatError at the end if one of them is damaged.
+        No round trip if no revision is pending or unswept. Raises FormatError at the end if one of these revisions is damaged.
         """
         damage = Damage()
         dead = self._outcomes.recover_over(sorted(self._journal.pending), damage)

@@ -29,7 +29,7 @@ from hbasemk.store.hbase.handshake import open_connection
 from hbasemk.store.hbase.wire import Wire
 from tests.support.certificates import Authority
 from tests.support.gateway import FakeGateway, fake_gateway
-from tests.support.gateway_stores import PLAIN, PUT, error_of, gateways_of, read
+from tests.support.gateway_stores import PLAIN, PUT, error_of, errors_of_closing, gateways_of, read
 
 Open = Callable[..., HBaseStore]
 
@@ -160,20 +160,11 @@ def test_closing_ends_a_call_after_a_handshake_that_ended_its_connection(http: H
     store = open_over(http.port, Transport("http"), timeout=30)
     http.close_after_each = True
     http.go_on.clear()
-    raised: list[BaseException] = []
 
-    def call() -> None:
-        try:
-            read(store)
-        except BaseException as error:
-            raised.append(error)
+    def wait_until_begun() -> None:
+        assert http.waits.wait(30)
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    assert http.waits.wait(30)
-    store.close()
-    thread.join(30)
-    assert [type(error) for error in raised] == [ClosedError]
+    assert errors_of_closing(store, wait_until_begun) == [ClosedError]
 
 
 def test_a_call_after_a_handshake_that_ended_its_connection_uses_tls(

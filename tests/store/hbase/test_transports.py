@@ -23,7 +23,7 @@ from hbasemk.store.hbase import Address, HBaseStore, Transport
 from hbasemk.testing.store.base import together
 from tests.support.certificates import Authority
 from tests.support.gateway import ReceivedCall, fake_gateway, speaker
-from tests.support.gateway_stores import PLAIN, PUT, error_of, read
+from tests.support.gateway_stores import PLAIN, PUT, error_of, errors_of_closing, read
 
 Open = Callable[..., HBaseStore]
 
@@ -219,20 +219,7 @@ def test_closing_ends_calls_over_tls(authority: Authority, open_over: Open) -> N
             gateway.stopping.wait(30)
 
         gateway.script = silent
-        raised: list[BaseException] = []
-
-        def call() -> None:
-            try:
-                read(store)
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=call, daemon=True)
-        thread.start()
-        gateway.until(lambda: len(gateway.received) == 1)
-        store.close()
-        thread.join(10)
-        assert [type(error) for error in raised] == [ClosedError]
+        assert errors_of_closing(store, lambda: gateway.until(lambda: len(gateway.received) == 1)) == [ClosedError]
 
 
 def test_a_call_over_tls_moves_on_to_another_gateway(authority: Authority) -> None:
