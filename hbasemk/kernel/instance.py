@@ -87,9 +87,7 @@ class Instance:
         journal.listeners.append(self._last_changes.arrived)
         journal.forgetters.append(self._last_changes.forget)
         self.checkpoint_cells = CheckpointCells(store, runtime, journal, self.lease, has_checkpoints)
-        self.announcements = Announcements(
-            store, runtime, self.clock, self.lease, journal.is_decided, found.lease_ms / 1000
-        )
+        self.announcements = Announcements(store, runtime, self.clock, self.lease, journal.is_decided)
         self.outcomes = Outcomes(store, runtime, journal, self.lease, self.announcements)
         self.recovery = Recovery(
             store, journal, self.outcomes, self.lease, (found.lease_ms + found.max_clock_skew_ms) / 1000
@@ -109,7 +107,6 @@ class Instance:
             self.recovery,
             Folds(context, self._committer, self.lease),
             self.checkpoint_cells,
-            found.lease_ms / 1000,
         )
         self.max_poll_age = 0.0
         """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""

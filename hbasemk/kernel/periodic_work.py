@@ -25,7 +25,7 @@ ADVANCE_AFTER: Final = 500
 
 
 class PeriodicWork(Committing):
-    """The periodic work of one instance. ``lease_seconds`` is the length of a lease."""
+    """The periodic work of one instance."""
 
     def __init__(
         self,
@@ -35,7 +35,6 @@ class PeriodicWork(Committing):
         recovery: Recovery,
         folds: Folds,
         checkpoint_cells: CheckpointCells,
-        lease_seconds: float,
     ) -> None:
         super().__init__(context)
         self._lease = lease
@@ -43,7 +42,6 @@ class PeriodicWork(Committing):
         self._recovery = recovery
         self._folds = folds
         self._checkpoint_cells = checkpoint_cells
-        self._lease_seconds = lease_seconds
         self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
         self._advanced_at = 0
         self._advanced_to_end = True
@@ -154,4 +152,4 @@ class PeriodicWork(Committing):
         if self._store.supports_transactions or self._store.read_only:
             return False
         elapsed = self._runtime.monotonic() - self._advanced_time
-        return self._journal.verified < self._journal.head.upper and elapsed * 3 >= self._lease_seconds
+        return self._journal.verified < self._journal.head.upper and elapsed * 3 >= self._lease.seconds

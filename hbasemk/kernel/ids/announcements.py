@@ -25,7 +25,7 @@ RECENT: Final = 48
 class Announcements:
     """Makes the ids of one instance's trunk revisions, and announces them. Thread-safe.
 
-    ``is_decided`` says whether this instance knows that a revision is decided. ``lease_seconds`` is the length of a lease.
+    ``is_decided`` says whether this instance knows that a revision is decided.
     """
 
     def __init__(
@@ -35,14 +35,12 @@ class Announcements:
         clock: IdClock,
         lease: Lease,
         is_decided: Callable[[int], bool],
-        lease_seconds: float,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._clock = clock
         self._lease = lease
         self._is_decided = is_decided
-        self._lease_seconds = lease_seconds
         self._state = runtime.lock()
         self._sending = runtime.lock()
         self._is_sending = False
@@ -124,7 +122,7 @@ class Announcements:
         """
         if self._store.supports_transactions or not self._lease.held:
             return False
-        return (self._runtime.monotonic() - self._acknowledged_time) * 3 > self._lease_seconds
+        return (self._runtime.monotonic() - self._acknowledged_time) * 3 > self._lease.seconds
 
     def renew(self, above: int) -> None:
         """Announce, without a revision, that only ids greater than ``above`` come. One round trip if there is a lease.

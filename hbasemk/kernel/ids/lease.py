@@ -87,6 +87,11 @@ class Lease:
         """The first ms, since the repository's epoch, for which an id needs a renewal."""
         return self._record.end if self._record else 0
 
+    @property
+    def seconds(self) -> float:
+        """The length of a lease."""
+        return self._settings.lease_ms / 1000
+
     def due(self) -> bool:
         """Return whether a third of the lease has passed, so that renewal is due. The wall clock here plays no part.
 
