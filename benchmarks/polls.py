@@ -38,7 +38,7 @@ class Polls(NamedTuple):
 
 
 def write(gate: Gate, url: str, first: int, writers: int, seconds: float, rate: float) -> int:
-    """Claim leases in a worker process, wait for some seconds, then commit by turns for as long; return the commits.
+    """Claim leases in a worker process, wait for the second gate, then commit by turns for some seconds; return the commits.
 
     ``rate`` is the greatest number of commits per second; 0 has no limit.
     """
@@ -47,10 +47,10 @@ def write(gate: Gate, url: str, first: int, writers: int, seconds: float, rate: 
         stack.callback(store.close)
         opened = [_writer(stack, store, f"/{first + number}") for number in range(writers)]
         gate()
+        gate()
         began = time.monotonic()
-        time.sleep(seconds)
         commits = 0
-        while (now := time.monotonic() - began - seconds) < seconds:
+        while (now := time.monotonic() - began) < seconds:
             if rate and commits / rate > now:
                 time.sleep(min(commits / rate, seconds) - now)
                 continue
@@ -73,7 +73,10 @@ def _set(repository: Repository, path: str, value: int) -> None:
 
 
 def read(gate: Gate, url: str, first: int, seconds: float) -> list[Polls]:
-    """Poll in a worker process: while nothing happens, after single commits, and while the writers are busy."""
+    """Poll in a worker process: while nothing happens, after single commits, and while the writers are busy.
+
+    The writers pass the second gate only after the single commits, so a slow machine does not mix the phases.
+    """
     with ExitStack() as stack:
         counting = CountingStore(open_store(url)[0])
         reader = stack.enter_context(Repository(counting, create=False, poll_interval=0))
@@ -85,21 +88,24 @@ def read(gate: Gate, url: str, first: int, seconds: float) -> list[Polls]:
         began = time.monotonic()
         reader.refresh()
         idle = _measure("idle", reader, counting, _until(began + 0.5 * seconds))
-        alone = _measure("one commit", reader, counting, _commits(other, path, began + 0.9 * seconds))
-        time.sleep(max(0.0, began + 1.1 * seconds - time.monotonic()))
-        reader.refresh()
-        return [idle, alone, _measure("busy", reader, counting, _until(began + 1.9 * seconds))]
+        alone = _measure("one commit", reader, counting, _commits(other, path, began + seconds))
+        gate()
+        return [idle, alone, _measure("busy", reader, counting, _until(time.monotonic() + 0.9 * seconds))]
 
 
 def _until(end: float) -> Iterator[None]:
+    """Take turns until that time, at least one."""
+    time.sleep(PAUSE)
+    yield
     while time.monotonic() < end:
         time.sleep(PAUSE)
         yield
 
 
 def _commits(other: Repository, path: str, end: float) -> Iterator[None]:
+    """Commit once before each turn until that time, at least once."""
     for number in range(ALONE):
-        if time.monotonic() > end:
+        if number and time.monotonic() > end:
             return
         _set(other, path, number)
         yield

@@ -1,7 +1,8 @@
 """Worker processes for scenarios with several processes. They start once and serve all systems.
 
 A job is a function of this package. It receives a gate and its arguments, prepares itself, calls the gate, works, and returns
-its result. The gate returns when the jobs of all processes have called it.
+its result. The gate returns when all jobs that have not ended have called it. A job may call it again between two parts of its
+work.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class WorkerError(Exception):
 
 
 class _Stopped(Exception):
-    """Another job failed before its gate, so this one does not start."""
+    """Another job failed before its gate, so this one does not go on."""
 
 
 def _end_with_parent() -> None:
@@ -54,7 +55,7 @@ def _serve(pipe: Connection) -> None:
         except NotImplementedError as error:
             reply = ("not supported", str(error))
         except _Stopped:
-            reply = ("stopped", "another process failed before the start")
+            reply = ("stopped", "another process failed before this gate")
         except Exception:
             reply = ("failed", traceback.format_exc())
         pipe.send(reply)
@@ -97,12 +98,14 @@ class Workers:
     def _exchange(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[tuple[str, Any]]:
         for pipe, job in zip(pipes, jobs, strict=True):
             pipe.send(job)
-        first = [pipe.recv() for pipe in pipes]
-        ready = all(kind == "ready" for kind, _ in first)
-        for pipe, (kind, _) in zip(pipes, first, strict=True):
-            if kind == "ready":
-                pipe.send(ready)
-        return [pipe.recv() if reply[0] == "ready" else reply for pipe, reply in zip(pipes, first, strict=True)]
+        replies = [pipe.recv() for pipe in pipes]
+        while waiting := [place for place, (kind, _) in enumerate(replies) if kind == "ready"]:
+            opens = all(kind in {"ready", "done"} for kind, _ in replies)
+            for place in waiting:
+                pipes[place].send(opens)
+            for place in waiting:
+                replies[place] = pipes[place].recv()
+        return replies
 
     def close(self) -> None:
         """Stop the processes; terminate them if a job is still running."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import hbasemk
+from benchmarks import polls
+from hbasemk import Repository
 from tests.support.benchmark_programs import cells, ended
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -37,6 +42,28 @@ def test_several_processes_share_the_writers_and_the_rate(tmp_path: Path, checke
     assert 2 <= int(cells(printed)[2][7]) <= 21
     with hbasemk.connect(url) as repo:
         assert sorted(name for name in repo.head.children("/") if not name.startswith("alone")) == ["0", "1", "2"]
+
+
+def test_a_slow_machine_does_not_mix_the_phases(
+    tmp_path: Path, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a CI run, single commits took until the writers were busy, and one poll showed two revisions."""
+    url = checked(f"sqlite:///{tmp_path / 'content.db'}")
+    hbasemk.connect(url).close()
+    commit = polls._set
+
+    def slowly(repository: Repository, path: str, value: int) -> None:
+        commit(repository, path, value)
+        if path == "/alone0":
+            time.sleep(1.2)
+
+    monkeypatch.setattr(polls, "_set", slowly)
+    gate = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as threads:
+        read = threads.submit(polls.read, gate.wait, url, 0, 1.0)
+        written = threads.submit(polls.write, gate.wait, url, 0, 1, 1.0, 20.0)
+        assert [one.revisions for one in read.result()[:2]] == [0.0, 1.0]
+        assert written.result() > 0
 
 
 @pytest.mark.integration

@@ -29,6 +29,17 @@ def times(gate: Gate, pause: float) -> tuple[int, float, float]:
     return os.getpid(), ready, time.monotonic()
 
 
+def takes_turns(gate: Gate, pause: float) -> tuple[float, float, float]:
+    """Return the end of the first part, and the start and the end of the second."""
+    gate()
+    time.sleep(pause)
+    first = time.monotonic()
+    gate()
+    second = time.monotonic()
+    time.sleep(pause)
+    return first, second, time.monotonic()
+
+
 def fails(gate: Gate, before: bool) -> None:
     if before:
         raise ValueError("before the gate")
@@ -88,6 +99,22 @@ def test_all_jobs_wait_until_all_are_ready(workers: Workers) -> None:
     times_of = workers.run([(times, (0.3,)), (times, (0.0,)), (times, (0.1,))])
     assert len({pid for pid, _, _ in times_of}) == 3
     assert max(ready for _, ready, _ in times_of) <= min(began for _, _, began in times_of)
+
+
+def test_all_jobs_wait_again_at_their_second_gates(workers: Workers) -> None:
+    times_of = workers.run([(takes_turns, (0.3,)), (takes_turns, (0.0,))])
+    assert max(first for first, _, _ in times_of) <= min(second for _, second, _ in times_of)
+
+
+def test_a_job_that_has_ended_does_not_close_the_gate_to_others(workers: Workers) -> None:
+    (_, _, ended), (_, second, _) = workers.run([(times, (0.0,)), (takes_turns, (0.3,))])
+    assert ended <= second
+
+
+def test_a_failure_between_two_gates_stops_the_jobs_that_wait(workers: Workers) -> None:
+    with pytest.raises(WorkerError, match="after the gate"):
+        workers.run([(takes_turns, (0.0,)), (fails, (False,))])
+    assert len(workers.run([(times, (0.0,)), (times, (0.0,))])) == 2
 
 
 def test_processes_are_reused(workers: Workers) -> None:
