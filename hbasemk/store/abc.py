@@ -141,7 +141,8 @@ class Decision(NamedTuple):
     """A compare-and-set: write ``put`` if the value of ``column`` in the put's row is ``expected`` (None: absent).
 
     ``unchanged``: a table that keeps arrivals, and an arrival number; the decision applies only if nothing has been written
-    to that table after that number.
+    to that table after that number. ``with_puts``: other rows of the table that the decision writes too. Their writes are
+    numbered after its own, and a cell without a timestamp is newer than those of its column.
     """
 
     table: str
@@ -149,6 +150,7 @@ class Decision(NamedTuple):
     expected: bytes | None
     put: Put
     unchanged: tuple[str, int] | None = None
+    with_puts: Sequence[Put] = ()
 
 
 class CheckAndWrite(NamedTuple):

@@ -240,7 +240,7 @@ class MemoryStore(Store):
             return super().write_if(
                 table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
             )
-        self.check_puts((*puts, decision.put))
+        self.check_puts((*puts, decision.put, *decision.with_puts))
         with self._lock:
             found = self._table(table)
             for put in puts:
@@ -250,6 +250,8 @@ class MemoryStore(Store):
                 if not judge([*self._read(found, gets), *others]):
                     return None
             deciding = self._table(decision.table)
+            for put in decision.with_puts:
+                deciding.check_families([cell.family for cell in put.cells])
             if decision.unchanged is not None and self._has_changed(*decision.unchanged):
                 return 0
             # An interrupt must not leave a part of it.
@@ -257,6 +259,8 @@ class MemoryStore(Store):
                 if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
                     return 0
                 number = deciding.last_number or 1
+                for put in decision.with_puts:
+                    deciding.put(put, max(self._now(deciding), deciding.newest(put)))
                 now = self._now(found)
                 for put in puts:
                     found.put(put, now)

@@ -199,6 +199,14 @@ class MemoryTable:
         elif get.families is not None:
             self.check_families(get.families)
 
+    def newest(self, put: Put) -> int:
+        """Return the highest timestamp in the columns that a put writes, or 0."""
+        row = self.rows.get(put.row)
+        if row is None:
+            return 0
+        kept = (row.versions.get((cell.family, cell.qualifier)) for cell in put.cells)
+        return max((versions[-1].timestamp for versions in kept if versions), default=0)
+
     def put(self, put: Put, now: int) -> None:
         """Write into one row; ``now`` is the timestamp of cells without one."""
         row = self.rows.get(put.row)

@@ -204,7 +204,7 @@ class CountingStore(WrappedStore):
             return judge(rows)
 
         self._count_writes(table, puts)
-        self._count_writes(decision.table, (decision.put,))
+        self._count_writes(decision.table, (decision.put, *decision.with_puts))
         return super().write_if(
             table, puts, gets, shown, decision, also, unchanged_since=unchanged_since, durable=durable
         )

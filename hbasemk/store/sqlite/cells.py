@@ -184,6 +184,15 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     return [(tables.get(name), values) for name, values in groups.items()]
 
 
+def newest(sql: sqlite3.Connection, tables: Families, put: Put) -> int:
+    """Return the highest timestamp in the columns that a put writes, or 0."""
+    found = 0
+    for family, qualifier, _, _ in put.cells:
+        cell = sql.execute(tables.get(family).newest, (blob(put.row), blob(qualifier))).fetchone()
+        found = max(found, 0 if cell is None else cell[0])
+    return found
+
+
 def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[bytes]) -> int:
     """Number a write of each row, if the table keeps arrivals; return the last number, or 1."""
     number = 1

@@ -268,7 +268,7 @@ class SqliteStore(Store):
     ) -> int | None:
         """Use one SQLite transaction and one sync; if nothing is to be written, write and sync nothing."""
         self.check_puts(puts)
-        self.check_puts((decision.put,))
+        self.check_puts((decision.put, *decision.with_puts))
         row = decision.put.row
         family, qualifier = decision.column
 
@@ -294,6 +294,9 @@ class SqliteStore(Store):
             cells.insert(sql, cells.group(tables, puts, now) if groups is None else groups)
             cells.insert(sql, cells.group(deciding, (decision.put,), now if found is None else max(now, found[0])))
             number = cells.append_arrivals(sql, deciding, (row,))
+            for put in decision.with_puts:
+                cells.insert(sql, cells.group(deciding, (put,), max(now, cells.newest(sql, deciding, put))))
+                cells.append_arrivals(sql, deciding, (put.row,))
             cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()
             return number

@@ -77,6 +77,44 @@ class Transactions(Base):
         assert values(store, tables.many, row) == {b"a": b"old"}
         assert values(store, tables.one, row) == {b"flag": b"no"}
 
+    def test_a_transaction_also_writes_the_other_rows_of_its_decision(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"no"}), put(row + b"2", {b"a": b"old"})])
+        others = [put(row + b"2", {b"a": b"new", b"b": b"2"}), put(row + b"3", {b"a": b"3"}, 5)]
+        puts = [put(row, {b"a": b"1"}, 5)]
+        decision = self.decision(tables, row)._replace(with_puts=others)
+        assert store.write_if(tables.many.name, puts, [], lambda _: False, decision) is None
+        assert store.write_if(tables.many.name, puts, [], accept, decision._replace(expected=b"yes")) == 0
+        assert values(store, tables.one, row + b"2") == {b"a": b"old"}
+        before = last_number(store, tables)
+        assert store.write_if(tables.many.name, puts, [], accept, decision) == before + 1
+        assert values(store, tables.one, row) == {b"flag": b"yes"}
+        assert values(store, tables.one, row + b"2") == {b"a": b"new", b"b": b"2"}
+        assert values(store, tables.one, row + b"3") == {b"a": b"3"}
+        assert [found.key for found in news(store, tables, before).rows] == [row, row + b"2", row + b"3"]
+        assert store.write_if(tables.many.name, puts, [], accept, decision) == 0
+
+    def test_another_row_of_a_decision_in_a_transaction_is_newer_than_what_it_replaces(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"no"}), put(row + b"2", {b"a": b"old"}, 2**61)])
+        decision = self.decision(tables, row)._replace(with_puts=[put(row + b"2", {b"a": b"new"})])
+        assert store.write_if(tables.many.name, [], [], accept, decision)
+        assert values(store, tables.one, row + b"2") == {b"a": b"new"}
+
+    def test_a_transaction_checks_the_other_rows_of_its_decision_before_it_writes(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"no"})])
+        large, unknown = put(row, {b"a": bytes(store.limits.cell + 1)}), put(row, {b"a": b"1"}, 5, family=b"x")
+        for other, error in ((large, LimitError), (unknown, StoreUnusableError)):
+            decision = self.decision(tables, row)._replace(with_puts=[other])
+            with pytest.raises(error):
+                store.write_if(tables.many.name, [put(row, {b"a": b"1"}, 5)], [], accept, decision)
+        assert values(store, tables.one, row) == {b"flag": b"no"}
+        assert values(store, tables.many, row) == {}
+
     def test_an_error_in_the_judge_of_a_transaction_writes_nothing(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:

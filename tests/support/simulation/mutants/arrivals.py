@@ -80,19 +80,20 @@ def arrival_appended_outside_the_transaction(patch: pytest.MonkeyPatch) -> None:
     def write_if(self: SimulatedStore, table: str, *arguments: Any, **named: Any) -> int | None:
         simulator, decision = self._actor.simulator, arguments[3]
         deciding = simulator.store._tables[decision.table]
+        keys = [put.row for put in (decision.put, *decision.with_puts)]
 
         def write() -> int | None:
             number = self.inner.write_if(table, *arguments, **named)
             if number and deciding.written is not None:
-                deciding.written.pop()
+                del deciding.written[-len(keys) :]
             return number
 
         number = simulator.step(self._actor, Step("write_if", decision.table, decision.put), write)
         if not number or deciding.written is None:
             return number
-        arrive = partial(deciding.written.append, decision.put.row)
+        arrive = partial(deciding.written.extend, keys)
         simulator.step(self._actor, Step("arrive", decision.table, decision.put), arrive)
-        return deciding.last_number
+        return deciding.last_number - len(decision.with_puts)
 
     patch.setattr(SimulatedStore, "write_if", write_if)
 
