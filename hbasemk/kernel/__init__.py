@@ -58,7 +58,9 @@ section topic                     module                                        
                                   ``branches.branch_revisions``,
                                   ``branches.cache``
 7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
-                                  ``branches.rebase``
+                                  ``branches.merge_end``, ``branches.rebase``,
+                                  ``branches.merged_part``,
+                                  ``commit.branch_end``
 8       the invariants            ``hbasemk.check`` checks stored data for them,
                                   through ``inspection``
 9       the fence of readers      ``journal.fence``                              I13, I14

@@ -187,6 +187,7 @@ class Walk:
         if self.model.conflicts(change, line.base):
             with pytest.raises(ConflictError):
                 self.kernel.merge(line.ids[-1])
+            line.was_tried = True
             self.counts["conflict"] = self.counts.get("conflict", 0) + 1
             return
         self.model.add(self.kernel.merge(line.ids[-1]), change)
@@ -222,8 +223,13 @@ class Walk:
             return
         line = self.chance.choice(self.lines)
         at = self.chance.randrange(len(line.ids))
-        assert self.kernel.reset(line.ids[-1], line.ids[at]) == line.ids[at]
+        revision = self.kernel.reset(line.ids[-1], line.ids[at])
+        assert line.was_tried or revision == line.ids[at]
         del line.ids[at + 1 :], line.trees[at + 1 :], line.wrote[at + 1 :]
+        if revision != line.ids[at]:
+            line.ids.append(revision)
+            line.trees.append(line.trees[-1])
+            line.wrote.append(set())
 
     # --- reading -----------------------------------------------------------------------------------------
 

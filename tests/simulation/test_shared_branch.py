@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from hbasemk.format import schema
-from hbasemk.kernel.branches import rebase
+from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
+from hbasemk.kernel.branches.merge_end import MergeEnd
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
-from tests.support.simulation.shared_branch import SharedBranch
+from tests.support.simulation.shared_branch import SharedBranch, SharedBranchOfNodes
 
 SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, chunk=500)
 
@@ -28,17 +29,18 @@ SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, c
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("seeds", SEEDS)
-def test_each_adjust_of_a_shared_branch_counts_at_most_once(seeds: range, faults: bool) -> None:
-    note = ", with faults" if faults else ", without faults"
-    for _ in each_run("HBASEMK_BRANCH_SEEDS", seeds, lambda seed: SharedBranch(seed, faults=faults), note=note):
+@pytest.mark.parametrize("kind", [SharedBranch, SharedBranchOfNodes], ids=["adjusts", "nodes"])
+def test_a_shared_branch_takes_effect_at_most_once(kind: type[SharedBranch], seeds: range, faults: bool) -> None:
+    note = f", {kind.__name__}, {'with' if faults else 'without'} faults"
+    for _ in each_run("HBASEMK_BRANCH_SEEDS", seeds, lambda seed: kind(seed, faults=faults), note=note):
         pass
 
 
 def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
     original = BranchClaims.take
 
-    def take(self: Any, root: int, claimant: int, revision: int) -> Any:
-        return original(self, root, claimant, revision) if claimant & 0x80 else None
+    def take(self: Any, root: int, claimant: int, *details: Any) -> Any:
+        return original(self, root, claimant, *details) if claimant & 0x80 else None
 
     patch.setattr(BranchClaims, "take", take)
 
@@ -46,11 +48,15 @@ def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
 def rebases_claim_nothing(patch: pytest.MonkeyPatch) -> None:
     original = BranchClaims.take
 
-    def take(self: Any, root: int, claimant: int, revision: int) -> Any:
-        return None if claimant & 0x80 else original(self, root, claimant, revision)
+    def take(self: Any, root: int, claimant: int, *details: Any) -> Any:
+        return None if claimant & 0x80 else original(self, root, claimant, *details)
 
     patch.setattr(BranchClaims, "take", take)
     patch.setattr(BranchClaims, "finalize", lambda *_: True)
+
+
+def transactions_that_merge_do_not_look_at_the_branch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MergeEnd, "is_possible", lambda *_: True)
 
 
 def claims_of_rebases_never_final(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +68,7 @@ def earlier_claims_stay_in_effect(patch: pytest.MonkeyPatch) -> None:
 
 
 def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebase, "_leave_out", lambda *_: None)
+    patch.setattr(merged_part, "without", lambda _, effect: effect)
 
 
 def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> None:
@@ -74,7 +80,10 @@ def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> 
     patch.setattr(Branches, "_reset_claimed", move_back)
 
 
+KINDS_APART = 6000
+"""The seeds of mutants from here on have a branch of nodes."""
 MUTANTS = [
+    transactions_that_merge_do_not_look_at_the_branch,
     merges_claim_nothing,
     rebases_claim_nothing,
     claims_of_rebases_never_final,
@@ -90,5 +99,10 @@ def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    seeds = search("shared branches", mutant.__name__, 6000)
-    must_be_found(mutant.__name__, lambda seed: SharedBranch(seed, faults=seed % 2 == 1), seeds)
+    seeds = search("shared branches", mutant.__name__, 2 * KINDS_APART)
+
+    def run(seed: int) -> SharedBranch:
+        kind = SharedBranch if seed < KINDS_APART else SharedBranchOfNodes
+        return kind(seed, faults=seed % 2 == 1)
+
+    must_be_found(mutant.__name__, run, seeds)

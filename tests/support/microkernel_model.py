@@ -209,6 +209,8 @@ class Line:
     ids: list[str]
     wrote: list[set[Column]]
     """The properties that each revision wrote, including those that kept their value."""
+    was_tried: bool = False
+    """Whether a merge has failed. A reset may then return a new revision."""
 
     def effect(self, base: Tree) -> Effect:
         """Return the branch's net effect on its base."""

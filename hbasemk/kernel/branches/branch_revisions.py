@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.errors import BranchError, UnknownRevisionError
+from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import MERGED, REBASED
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
-from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.heads import BranchHeads, not_newest
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.view import View
@@ -64,13 +64,9 @@ class BranchRevisions:
         # The head shows whether the revision has been swept, so a cache entry of any age serves.
         found = self.find_cached(revision)
         row = self._heads.row(found.root)
-        head = row.branch_head
-        if head == (b"", revision, None):
-            return found, row
-        text = revisions.to_text(revision)
-        raise BranchError(
-            f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
-        )
+        if (error := not_newest(revision, row)) is not None:
+            raise error
+        return found, row
 
     def outcome(self, revision: int) -> Outcome:
         """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes.

@@ -30,6 +30,7 @@ from hbasemk.kernel.branches.branch_revisions import BranchRevisions
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.commit import change_set, noop, slots
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -128,9 +129,10 @@ class Branches(Committing):
 
     def require_head(self, revision: int) -> BranchState:
         """Return a branch revision; raise BranchError unless it is the newest of its branch."""
-        return self._require_head(revision)[0]
+        return self.require_head_row(revision)[0]
 
-    def _require_head(self, revision: int) -> tuple[BranchState, JournalRow]:
+    def require_head_row(self, revision: int) -> tuple[BranchState, JournalRow]:
+        """As :meth:`require_head`; returns also the head and the claim of the branch, as they were at one moment."""
         self.resolve_pending()
         return self._revisions.newest(revision)
 
@@ -267,7 +269,7 @@ class Branches(Committing):
         Raises BranchError if ``revision`` is not the newest, or ``ancestor`` is not a revision of the branch. Raises
         CommitUnknownError if it is unknown whether the new revision has become the head.
         """
-        state, row = self._require_head(revision)
+        state, row = self.require_head_row(revision)
         if ancestor not in state.own:
             raise BranchError(
                 f"{revisions.to_text(ancestor)} is not an ancestor of {revisions.to_text(revision)} on the same branch; reset "
@@ -322,30 +324,28 @@ class Branches(Committing):
         with nothing_committed():
             state = self.require_head(revision)
             nodes = self.net_effect(state)
-            # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole.
-            self.require_head(revision)
+            # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole. A
+            # merge that commits reads the head again, in its transaction or with its claim.
+            is_noop = noop.is_noop(nodes)
+            if is_noop or net_effects.has_marker(nodes):
+                self.require_head(revision)
         net_effects.require_no_marker(nodes, revision)
         plan = change_set.of_nodes(nodes)
-        if noop.is_noop(nodes):
+        if is_noop:
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             return self._journal.head.revision
         tried: list[int] = []
-        claimants: list[int] = []
-
-        def claim(merge: int) -> int | None:
-            found = self._claims.for_merge(state.root, revision, merge)
-            claimants[:] = [] if found is None else [found]
-            return found
-
+        end = MergeEnd(self._claims, state.root, revision)
         try:
             source = ReadyChangeSet(plan)
-            merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, claim=claim)
+            merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
             # The merge is committed: a store error from here on must not make it look rejected.
-            has_ended = self._heads.close_merged(state.root, revision, merged)
+            has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
         except ConflictError:
-            if claimants:
-                # The branch is merged or rebased already. Its end, which the claim has completed, is the reason.
-                self.require_head(revision)
+            if end.reason is not None:
+                raise end.reason from None
+            # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
+            self.require_head(revision)
             raise
         except BaseException:
             # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
@@ -367,13 +367,15 @@ class Branches(Committing):
                 )
         return merged
 
-    def claim_for_rebase(self, state: BranchState, revision: int, target: View) -> list[StagedNode] | None:
-        """Claim the adjusts of a branch for a rebase to the branch ``target``, and return None.
+    def claim_for_rebase(
+        self, state: BranchState, revision: int, target: View, known: JournalRow
+    ) -> list[StagedNode] | None:
+        """Claim a branch for a rebase to the branch ``target``, and return None; ``known`` is the branch's first row.
 
         If a part of the branch is merged, there is no claim; returns the net effect of that part. Raises BranchError if the
         whole branch is merged, or if the target does not contain that merge.
         """
-        found = self._claims.take(state.root, target.revision, revision)
+        found = self._claims.take(state.root, target.revision, revision, known)
         if found is None:
             return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
@@ -393,7 +395,7 @@ class Branches(Committing):
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
 
-        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the adjusts of the old one.
+        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.
         """
         is_final = not has_claim or self._claims.finalize(state.root, root, revision)
         if not is_final or not self._heads.close_rebased(state.root, revision, into):

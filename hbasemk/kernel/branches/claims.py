@@ -1,9 +1,10 @@
-"""Claims: of the merges and rebases of a branch that adjusts, at most one takes effect.
+"""Claims: of the merges and rebases of a branch, at most one takes effect.
 
-Adjusts do not conflict, so two merges of one branch could both commit, and the branch would count twice. Each merge
-therefore claims the branch before it decides, and each rebase before it writes. A claim is a compare-and-set on the first
+Two merges of one branch could both commit: adjusts do not conflict, and what the first one added may be removed again before
+the second. A merge that cannot end its branch in its own transaction therefore claims the branch before it decides, and each
+rebase before it writes. A claim is a compare-and-set on the first
 row of the branch. It replaces an earlier claim only after it has made sure that the earlier one never takes effect
-(``docs/decisions/0035-adjust.md``).
+(``docs/decisions/0035-adjust.md``, ``docs/decisions/0055-merged-once.md``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from hbasemk.errors import BranchError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.heads import BranchHeads, not_newest
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put
@@ -26,16 +27,18 @@ class BranchClaims:
         self._outcomes = outcomes
         self._heads = heads
 
-    def take(self, root: int, claimant: int, revision: int) -> BranchClaim | None:
-        """Let only ``claimant`` apply the adjusts of a branch up to ``revision``; return None if it may.
+    def take(self, root: int, claimant: int, revision: int, known: JournalRow | None = None) -> BranchClaim | None:
+        """Let only ``claimant`` apply a branch up to ``revision``, its newest one; return None if it may.
 
         The claimant is a merge, or the first revision of the branch to which it is rebased. Returns the earlier claim if that
-        one has taken effect. Raises BranchError if the branch has ended so long ago that its rows are deleted. Two round trips
-        without an earlier claim.
+        one has taken effect. Raises BranchError if the branch has moved on without one, or has ended so long ago that its rows
+        are deleted. ``known`` is the first row of the branch, if the caller has read it. Two round trips without an earlier
+        claim, one with a known row.
         """
         wanted = BranchClaim(claimant, revision)
         while True:
-            row = self._heads.row(root)
+            row = self._heads.row(root) if known is None else known
+            known = None
             found = row.branch_claim
             if not row.cells:
                 text = revisions.to_text(revision)
@@ -46,6 +49,8 @@ class BranchClaims:
                 return None
             if found is not None and self._is_in_effect(found, row):
                 return found
+            if (error := not_newest(revision, row)) is not None:
+                raise error
             # The branch of a replaced rebase is not abandoned here: after a lost reply, the rebase may claim again.
             if self._replace(root, row.value(schema.BRANCH_CLAIM), wanted):
                 return None
@@ -61,14 +66,6 @@ class BranchClaims:
     def _replace(self, root: int, before: bytes | None, after: BranchClaim) -> bool:
         put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, after.encode())])
         return self._store.check_and_write(schema.JOURNAL, schema.BRANCH_CLAIM, before, put)
-
-    def for_merge(self, root: int, revision: int, merge: int) -> int | None:
-        """Claim the adjusts of a branch for a merge; return the claimant that has them already, if any."""
-        found = self.take(root, merge, revision)
-        if found is None:
-            return None
-        self.end_merged(root, found)
-        return found.claimant
 
     def end_merged(self, root: int, claim: BranchClaim) -> None:
         """End a branch whose merge has committed: the process of the merge may have died before it did so."""

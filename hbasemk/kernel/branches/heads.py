@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hbasemk.errors import RevisionCollectedError, StoreError
+from hbasemk.errors import BranchError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
@@ -21,6 +21,8 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Cell, NewCell, Put, Scan, scan_all
 
+COLUMNS: Final = (schema.BRANCH_CLAIM, schema.BRANCH_HEAD)
+"""The claim and the head of a branch, in its first row."""
 ENDED_MS: Final = 3600 * 1000
 """Milliseconds for which the revisions of an ended branch stay readable, unless a sweep is given a shorter time."""
 
@@ -28,6 +30,17 @@ ENDED_MS: Final = 3600 * 1000
 def _has_ended(data: bytes) -> bool:
     head = BranchHead.decode(data)
     return head is not None and head.how != b""
+
+
+def not_newest(revision: int, row: JournalRow) -> BranchError | None:
+    """Return the error if ``revision`` is not the newest of its branch, by the head in the branch's first row; else None."""
+    head = row.branch_head
+    if head == (b"", revision, None):
+        return None
+    text = revisions.to_text(revision)
+    return BranchError(
+        f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
+    )
 
 
 def _undeletable(revision: int) -> str:
@@ -53,7 +66,7 @@ class BranchHeads:
 
     def row(self, root: int) -> JournalRow:
         """Read the head of a branch and the claim on it, as they were at one moment. One round trip."""
-        return next(journal_rows(self._store, [root], columns=(schema.BRANCH_CLAIM, schema.BRANCH_HEAD)))
+        return next(journal_rows(self._store, [root], columns=COLUMNS))
 
     def move(self, root: int, expected: bytes, new: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
         """Change the head from ``expected`` to ``new`` by compare-and-set; return whether it is ``new`` now.

@@ -88,6 +88,11 @@ def is_marker(node: StagedNode) -> bool:
     return added and MARKER in node.path.split("/")[-2:]
 
 
+def has_marker(nodes: Iterable[StagedNode]) -> bool:
+    """Return whether a net effect contains a conflict marker."""
+    return any(is_marker(node) for node in nodes)
+
+
 def require_no_marker(nodes: Iterable[StagedNode], revision: int) -> None:
     """Raise BranchError if a net effect contains a conflict marker; ``revision`` is the branch's."""
     marker = next((node.path for node in nodes if is_marker(node)), None)

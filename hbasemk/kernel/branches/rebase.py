@@ -12,7 +12,9 @@ from typing import Final
 from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths
 from hbasemk.format.adjusted import Adjusted
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import decode_properties, decode_property
+from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.net_effects import MARKER
@@ -46,11 +48,11 @@ def rebase(branches: Branches, revision: int, base: View, message: str) -> int:
 
 
 def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
-    state = branches.require_head(revision)
+    state, row = branches.require_head_row(revision)
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
     root = branches.begin(base, message)
-    effect = _RebasedEffect(branches, state, revision)
+    effect = _RebasedEffect(branches, state, revision, row)
     try:
         rebased = branches.commit(root, effect, message)
     except BaseException as error:
@@ -66,8 +68,9 @@ def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
 class _RebasedEffect:
     """The net effect of the branch whose newest revision is ``revision``, as a source of changes of another branch."""
 
-    def __init__(self, branches: Branches, state: BranchState, revision: int) -> None:
+    def __init__(self, branches: Branches, state: BranchState, revision: int, row: JournalRow) -> None:
         self._branches = branches
+        self._row = row
         self._state = state
         self._revision = revision
         self.has_claim = False
@@ -79,11 +82,10 @@ class _RebasedEffect:
     def stage(self, reader: Reader, view: View, /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
         effect = self._branches.net_effect(self._state)
-        if any(node.adjusted for node in effect):
-            merged = self._branches.claim_for_rebase(self._state, self._revision, view)
+        if effect:
+            merged = self._branches.claim_for_rebase(self._state, self._revision, view, self._row)
             self.has_claim = merged is None
-            for node in merged or ():
-                _leave_out(node, effect)
+            effect = merged_part.without(merged or (), effect)
         plan = _Rebase(reader, self._state, effect, view).run()
         # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
         self._branches.require_head(self._revision)
@@ -315,18 +317,6 @@ class _Rebase:
             if self._staging.find(one) is None:
                 self._staging.apply([operations.AddNode(one, {})])
         return holder
-
-
-def _leave_out(merged: StagedNode, effect: list[StagedNode]) -> None:
-    """Leave the adjusts of a node that are merged already out of the effect of its branch."""
-    node = next((one for one in effect if one.path == merged.path), None)
-    if node is None:
-        node = StagedNode(merged.path, merged.base)
-        effect.append(node)
-    for name, by in (merged.adjusted or {}).items():
-        is_there = node.exists and name not in node.written and node.property_of(name).plain is not None
-        if is_there or name in node.slot_adjusts:
-            node.adjust(name, -by)
 
 
 def _above(path: str) -> Iterable[str]:

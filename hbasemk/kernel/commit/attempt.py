@@ -17,7 +17,6 @@ from hbasemk.errors import (
 )
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.commit import slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import TooSlow
@@ -115,16 +114,14 @@ class Attempts(Committing):
             conflict = self._read_back.validate(0, draft.view, plan)
             return draft.view.revision if conflict is None else LostAttempt(0, conflict)
         conflict = None
-        if draft.claim is not None and plan.adjusting:
-            # Others abort a claimant by its journal row, so it must exist; the commit then goes step by step.
-            if draft.created is None:
-                self._preparation.create(draft)
-            conflict = self._resolve(draft, plan, self._claim)
-        elif self._one_transaction.fits(draft, plan):
+        if self._one_transaction.fits(draft, plan):
             conflict = self._resolve(draft, plan, self._in_one_transaction)
         if conflict is None and not draft.decision_arrival:
             if draft.created is None:
                 self._preparation.create(draft)
+            # Others abort a merge by its journal row, so that must exist before the claim.
+            conflict = self._resolve(draft, plan, self._claim)
+        if conflict is None and not draft.decision_arrival:
             conflict = self._resolve(draft, plan, self._step_by_step)
         if conflict is None:
             self._append(draft, plan)
@@ -164,12 +161,9 @@ class Attempts(Committing):
         return None
 
     def _claim(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Claim the adjusts of the branch that the commit merges; return a conflict if they are merged or rebased already."""
-        other = None if draft.claim is None else draft.claim(draft.revision)
-        if other is None:
-            return None
-        path, name = slots.places(plan)[0]
-        return Conflict(path, schema.property_column(name), other, pending=False)
+        """Claim the branch that the commit merges, if any; return a conflict if it is merged, rebased or has moved on."""
+        other = None if draft.ends is None else draft.ends.claim(draft.revision)
+        return None if other is None else Conflict(plan.rows[0].path, schema.LAST_REVISION, other, pending=False)
 
     def _in_one_transaction(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Commit in one transaction. Return None also if the attempt must go step by step; then it is not decided."""

@@ -24,6 +24,7 @@ from hbasemk.errors import (
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.attempt import Attempts, LostAttempt
+from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.draft import Draft
@@ -129,12 +130,12 @@ class Committer(Committing):
         message: str,
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
-        claim: Callable[[int], int | None] | None = None,
+        ends: BranchEnd | None = None,
     ) -> int:
         """Commit the changes of a source on ``view``; do not retry after a conflict.
 
         ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
-        ``claim`` is given by merges, see :class:`Draft`.
+        ``ends`` is the end of the branch that the commit merges.
 
         Returns the new revision, or the view's if nothing changes. Raises:
 
@@ -156,7 +157,7 @@ class Committer(Committing):
         with nothing_committed():
             while True:
                 try:
-                    draft = Draft(view, source, message, begun, claim=claim)
+                    draft = Draft(view, source, message, begun, ends=ends)
                     result = self.attempts.run(draft)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.format.changes import RowChange
+from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.journal.view import View
@@ -43,8 +44,8 @@ class Draft:
     reply_lost: bool = False
     decision_in_doubt: bool = False
     decision_arrival: int = 0
-    claim: Callable[[int], int | None] | None = None
-    """Given by a merge: claims the adjusts of its branch for a revision, or returns the merge that has them already."""
+    ends: BranchEnd | None = None
+    """Given by a merge: the end of its branch."""
 
     def start_try(self, revision: int, nonce: bytes) -> None:
         """Begin a try with a new revision id, and with random bytes that tell its journal row from any other."""

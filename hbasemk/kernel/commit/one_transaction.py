@@ -38,13 +38,15 @@ class OneTransaction(Committing):
     def commit(self, draft: Draft, plan: ChangeSet) -> int | None:
         """Commit and return the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed already).
 
-        Returns None, with nothing written, if another revision may be in the way, and 0 if another instance has aborted the
-        revision. Raises TooSlow, with nothing written, if the id is too old.
+        Returns None, with nothing written, if another revision may be in the way, or if a merge cannot end its branch here,
+        and 0 if another instance has aborted the revision. Raises TooSlow, with nothing written, if the id is too old.
         """
         revision = draft.revision
         gets, no_conflict = self._read_back.precondition(revision, draft.view, plan)
         order = OrderCheck(revision, self._clock, self._journal.highest_seen)
-        repeat = RepeatCheck(draft, order.rows)
+        ends = draft.ends
+        branch = () if ends is None else ends.rows
+        repeat = RepeatCheck(draft, (*order.rows, *branch))
         in_order = True
 
         def accept(rows: Sequence[Row]) -> bool:
@@ -53,15 +55,24 @@ class OneTransaction(Committing):
             if not repeat(also):
                 return False
             in_order = order(also[: len(order.rows)])
+            also = also[len(order.rows) :]
+            if ends is not None and not ends.is_possible(also[: len(branch)]):
+                return False
             return in_order and no_conflict(rows[: len(gets)])
 
-        decision = Decision(schema.JOURNAL, schema.COMMITTED, None, new_row.put(draft, Outcome.COMMITTED))
-        since = self._unchanged_since(revision, draft.view, plan)
+        with_puts = () if ends is None else (ends.put(revision),)
+        row = new_row.put(draft, Outcome.COMMITTED)
+        decision = Decision(schema.JOURNAL, schema.COMMITTED, None, row, with_puts=with_puts)
+        since = None if ends is not None else self._unchanged_since(revision, draft.view, plan)
         arrival = self._store.write_if(
             schema.NODES, plan.puts(revision), gets, accept, decision, repeat.also, repeat.lost, unchanged_since=since
         )
         if repeat.is_committed:
-            return UNKNOWN_ARRIVAL
+            arrival = UNKNOWN_ARRIVAL
+        if ends is not None and arrival:
+            ends.is_written = True
+        if arrival == UNKNOWN_ARRIVAL:
+            return arrival
         if not in_order:
             self._clock.observe(order.highest)
             raise TooSlow

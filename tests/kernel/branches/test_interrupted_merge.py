@@ -93,7 +93,7 @@ def test_an_interrupt_at_any_call(after: bool, adjusts: bool, transactions: bool
 
 
 def test_an_interrupt_before_the_branch_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Interrupted(world, transactions=True, adjusts=False)
+    place = Interrupted(world, transactions=False, adjusts=False)
 
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt

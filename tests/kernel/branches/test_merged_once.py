@@ -1,4 +1,4 @@
-"""What a branch adjusts counts once, whatever merges, rebases and resets happen at the same time."""
+"""A branch takes effect once, and what it adjusts counts once, whatever merges, rebases and resets happen at the same time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.commit.one_transaction import OneTransaction
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import AT_LEAST
@@ -66,7 +67,7 @@ def during_the_commit(two: Two, act: Callable[[], None]) -> list[bool]:
 
 def test_a_branch_counts_once_if_two_processes_merge_it_at_the_same_time(two: Two) -> None:
     acted = during_the_commit(two, lambda: void(two.two.branches.merge(two.branch, "")))
-    with pytest.raises(ConflictError):
+    with pytest.raises(BranchError, match="merged into trunk"):
         two.one.branches.merge(two.branch, "")
     assert acted
     assert shown(two.one) == shown(two.two) == 101
@@ -84,7 +85,7 @@ def test_a_branch_counts_once_if_it_is_rebased_while_another_process_merges_it(t
         rebased.append(rebase(two.two.branches, two.branch, two.two.head(), ""))
 
     during_the_commit(two, act)
-    with pytest.raises(ConflictError):
+    with pytest.raises(BranchError, match="rebased to"):
         two.one.branches.merge(two.branch, "")
     assert shown(two.one) == 1
     two.two.branches.merge(rebased[0], "")
@@ -107,8 +108,9 @@ def test_a_branch_counts_once_if_it_is_merged_while_another_process_rebases_it(t
 
 
 def without_closing(two: Two, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Merge the branch in a process that dies before it ends the branch."""
+    """Merge the branch in several steps, in a process that dies before it ends the branch."""
     with monkeypatch.context() as patch:
+        patch.setattr(OneTransaction, "fits", lambda *_: False)
         patch.setattr(BranchHeads, "close_merged", lambda *_: True)
         merged = two.one.branches.merge(two.branch, "")
     two.two.poll()
@@ -283,8 +285,120 @@ def test_a_branch_counts_once_if_two_processes_merge_it(world: World) -> None:
             merged.append(two.branches.merge(branch, ""))
 
     faulty.before = before
-    with pytest.raises(ConflictError):
+    with pytest.raises(BranchError, match="merged into trunk"):
         one.branches.merge(branch, "")
     assert merged
     one.poll()
     assert one.reader.require(one.head(), "/a").properties["n"] == 101
+
+
+@pytest.fixture
+def plain(world: World) -> Two:
+    """A branch that adds /x and sets a property, and adjusts nothing."""
+    two = Two(world, transactions=False)
+    two.root = two.one.branches.begin(two.one.head())
+    two.branch = commit_on_branch(two.one, two.root, [AddNode("/x", {}), SetProperty("/a", "p", "mine")])
+    return two
+
+
+def names(instance: Instance) -> set[str]:
+    instance.poll()
+    return {name for name in ("x", "y") if instance.reader.node(instance.head(), f"/{name}") is not None}
+
+
+def test_a_rebase_of_a_branch_that_continued_after_its_merge_does_not_repeat_it(
+    plain: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(plain, monkeypatch)
+    changes = [AddNode("/y", {}), SetProperty("/a", "q", 1), SetProperty("/a", "n", 1)]
+    later = commit_on_branch(plain.two, plain.branch, changes)
+    commit(plain.two, RemoveNode("/x"), SetProperty("/a", "p", None))
+    rebased = rebase(plain.two.branches, later, plain.two.head(), "")
+    plain.two.branches.merge(rebased, "")
+    assert names(plain.one) == {"y"}
+    assert dict(plain.one.reader.require(plain.one.head(), "/a").properties) == {"n": 1, "q": 1}
+
+
+def test_a_rebase_after_a_merge_of_all_of_a_removed_node_leaves_no_marker(
+    plain: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(plain, monkeypatch)
+    later = commit_on_branch(plain.two, plain.branch, [AddNode("/y", {})])
+    commit(plain.two, RemoveNode("/a"))
+    rebased = rebase(plain.two.branches, later, plain.two.head(), "")
+    plain.two.branches.merge(rebased, "")
+    assert names(plain.one) == {"x", "y"}
+    assert plain.one.reader.node(plain.one.head(), "/:conflict") is None
+
+
+def test_a_branch_without_adjusts_is_merged_once_if_another_process_rebases_it_before_it_ends(
+    plain: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(plain.one, SetProperty("/a", "other", 1))
+    close = BranchHeads.close_merged
+
+    def rebase_before(self: BranchHeads, root: int, newest: int, revision: int) -> bool:
+        monkeypatch.setattr(BranchHeads, "close_merged", close)
+        commit(plain.two, RemoveNode("/x"))
+        with pytest.raises(BranchError, match="merged into trunk"):
+            rebase(plain.two.branches, plain.branch, plain.two.head(), "")
+        return close(self, root, newest, revision)
+
+    monkeypatch.setattr(BranchHeads, "close_merged", rebase_before)
+    plain.one.branches.merge(plain.branch, "")
+    assert names(plain.one) == set()
+
+
+def test_a_branch_without_adjusts_is_not_merged_while_a_rebase_ends_it(
+    plain: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(plain.one, SetProperty("/a", "other", 1))
+    plain.two.poll()
+    close = BranchHeads.close_rebased
+
+    def merge_before(self: BranchHeads, root: int, newest: int, into: int) -> bool:
+        monkeypatch.setattr(BranchHeads, "close_rebased", close)
+        # The claim of the rebase is final, so this ends the branch for it.
+        with pytest.raises(BranchError, match="rebased to"):
+            plain.two.branches.merge(plain.branch, "")
+        return close(self, root, newest, into)
+
+    monkeypatch.setattr(BranchHeads, "close_rebased", merge_before)
+    rebased = rebase(plain.one.branches, plain.branch, plain.one.head(), "")
+    assert names(plain.two) == set()
+    plain.two.branches.merge(rebased, "")
+    assert names(plain.one) == {"x"}
+
+
+@pytest.mark.parametrize("adjusts", [False, True])
+def test_a_branch_is_merged_once_if_a_merge_in_steps_meets_one_in_a_transaction(
+    world: World, adjusts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = Two(world, transactions=True)
+    if not adjusts:
+        two.branch = commit_on_branch(two.one, two.one.branches.begin(two.one.head()), [AddNode("/x", {})])
+    fits = OneTransaction.fits
+    monkeypatch.setattr(
+        OneTransaction, "fits", lambda self, *details: self is not parts(two.one) and fits(self, *details)
+    )
+    replace, merged = BranchClaims._replace, list[int]()
+
+    def merge_before(self: BranchClaims, *arguments: Any) -> bool:
+        # The first process has found no claim.
+        if not merged:
+            merged.append(two.two.branches.merge(two.branch, ""))
+            if not adjusts:
+                commit(two.two, RemoveNode("/x"))
+        return replace(self, *arguments)
+
+    monkeypatch.setattr(BranchClaims, "_replace", merge_before)
+    with pytest.raises(BranchError, match="merged into trunk"):
+        two.one.branches.merge(two.branch, "")
+    assert merged
+    assert shown(two.one) == shown(two.two) == (101 if adjusts else 1)
+    assert names(two.one) == set()
+
+
+def parts(instance: Instance) -> OneTransaction:
+    """Return the part of an instance that commits in one transaction."""
+    return instance.branches._committer.attempts._one_transaction

@@ -10,7 +10,14 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.check import problem as kinds
-from hbasemk.errors import BranchError, CommitUnknownError, HbasemkError, RevisionCollectedError, UnknownRevisionError
+from hbasemk.errors import (
+    BranchError,
+    CommitUnknownError,
+    HbasemkError,
+    LeaseLostError,
+    RevisionCollectedError,
+    UnknownRevisionError,
+)
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import Outcome
@@ -19,7 +26,7 @@ from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.commit.operations import AddNode, Adjust, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan
+from hbasemk.store.abc import ALL_VERSIONS, Decision, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
@@ -125,26 +132,36 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
     commit(one, AddNode("/a", {"p": 0}))
     first = one.begin_branch(one.head())
     at = commit_on_branch(one, first, [Adjust("/a", "p", 1)])
-    check_and_write, slept = one.store.check_and_write, []
+    check_and_write, write_if, slept = one.store.check_and_write, one.store.write_if, []
 
-    def sleep_first(table: str, column: Any, *arguments: Any, **options: Any) -> bool:
-        if column in (schema.BRANCH_HEAD, schema.BRANCH_CLAIM) and not slept:
+    def sleep() -> None:
+        if not slept:
             slept.append(True)
             other.poll()
             collected_branch(other, store, world, at)
+
+    def sleep_first(table: str, column: Any, *arguments: Any, **options: Any) -> bool:
+        if column in (schema.BRANCH_HEAD, schema.BRANCH_CLAIM):
+            sleep()
         return check_and_write(table, column, *arguments, **options)
 
+    def sleep_before_a_merge(*arguments: Any, **options: Any) -> int | None:
+        if any(isinstance(one, Decision) and one.with_puts for one in arguments):
+            sleep()
+        return write_if(*arguments, **options)
+
     monkeypatch.setattr(one.store, "check_and_write", sleep_first)
+    monkeypatch.setattr(one.store, "write_if", sleep_before_a_merge)
     acts: dict[str, Callable[[], Any]] = {
         "commit": lambda: commit_on_branch(one, at, [SetProperty("/a", "q", 1)]),
-        # Its claim finds no row, so it writes one; then its read-back is refused.
+        # In steps, its claim finds no row, so it writes one; then its read-back is refused.
         "merge": lambda: one.merge_branch(at, ""),
         "reset": lambda: one.reset_branch(at, first),
     }
     with pytest.raises(HbasemkError) as raised:
         acts[call]()
     assert slept
-    expected = {"commit": CommitUnknownError, "merge": RevisionCollectedError, "reset": BranchError}
+    expected = {"commit": CommitUnknownError, "merge": (RevisionCollectedError, LeaseLostError), "reset": BranchError}
     assert isinstance(raised.value, expected[call])
     assert private_cells(store) == 0
     fresh = open_instance(store, world, mac=9)

@@ -264,20 +264,59 @@ def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> 
     other.close()
 
 
-def test_merge_reads_the_effect_between_two_reads_of_the_head_and_is_one_commit(counted: Counted) -> None:
+def test_merge_reads_the_effect_between_two_reads_of_the_head_claims_the_branch_and_is_one_commit(
+    counted: Counted,
+) -> None:
     branch = counted.repository.branch()
     branch.run(lambda tx: tx.set("/a", "p", 1))
     assert branch.head["/a"]["p"] == 1
     counted.store.take()
     branch.merge()
-    # A poll. The head, the head again, the end of the branch. The nodes of the branch; those of trunk are cached, and this
-    # instance made the effect. Then the commit, whose read-back finds the branch's own cells and ignores them, because their
-    # ids are not trunk's.
+    # A poll. The head, the head again with the claim, the new claim, the end of the branch. The nodes of the branch; those of
+    # trunk are cached, and this instance made the effect. Then the commit, whose read-back finds the branch's own cells and
+    # ignores them, because their ids are not trunk's.
     assert counted.store.take() == {
         POLL: 1,
         ("read", "journal"): 2,
         READ: 2,
         ANNOUNCE: 1,
-        CREATE: 3,
+        CREATE: 4,
         WRITE: 1,
     }
+
+
+def test_a_merge_on_a_store_with_transactions_ends_its_branch_in_the_transaction() -> None:
+    counted = Counted(MemoryStore(transactions=True))
+    branch = counted.repository.branch()
+    branch.run(lambda tx: tx.set("/a", "p", 1))
+    assert branch.head["/a"]["p"] == 1
+    counted.store.take()
+    branch.merge()
+    # A poll, the head, the nodes of the branch, and the transaction.
+    assert counted.store.take() == {
+        ("arrivals", "journal"): 1,
+        ("read", "journal"): 1,
+        READ: 1,
+        ("write_if", "nodes"): 1,
+    }
+    counted.repository.close()
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_a_rebase_claims_the_old_branch_and_makes_the_claim_final(transactions: bool) -> None:
+    counted = Counted(MemoryStore(transactions=transactions))
+    calls = []
+    for change in (None, lambda tx: tx.set("/a", "p", 1)):
+        branch = counted.repository.branch()
+        if change is not None:
+            branch.run(change)
+            assert branch.head["/a"]["p"] == 1
+        counted.repository.run(lambda tx: tx.set("/a/1", "q", len(calls)))
+        counted.store.take()
+        branch.rebase()
+        calls.append(counted.store.take())
+        branch.abandon()
+    # Both create the first revision of the new branch, and end the old one. A rebase of changes also claims the old branch, makes
+    # the claim final, and creates the row and moves the head of the new branch.
+    assert calls[1][CREATE] == calls[0][CREATE] + 4
+    counted.repository.close()

@@ -1,4 +1,4 @@
-"""Random schedules of processes that commit to, reset, merge and rebase one branch that adjusts a property."""
+"""Random schedules of processes that commit to, reset, merge and rebase one branch, which adjusts a property or adds nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hbasemk.format import values
 from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust
+from hbasemk.kernel.commit.operations import AddNode, Adjust, RemoveNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.simulation import Actor, Died, Simulator
@@ -105,7 +105,7 @@ class SharedBranch:
         self.digits += 1
         return self.digits - 1
 
-    def _commit(self, instance: Instance, *operations: AddNode | Adjust) -> int:
+    def _commit(self, instance: Instance, *operations: AddNode | Adjust | RemoveNode) -> int:
         return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=0)
 
     def _adjusts(self, instance: Instance) -> None:
@@ -113,9 +113,12 @@ class SharedBranch:
         self._commit(instance, Adjust("/a", "n", 4**digit))
         self.must_count.add(digit)
 
+    def _change(self, digit: int) -> AddNode | Adjust:
+        return Adjust("/a", "n", 4**digit)
+
     def _commits(self, instance: Instance) -> None:
         digit, at = self._digit(), self.newest
-        revision = commit_on_branch(instance, at, [Adjust("/a", "n", 4**digit)])
+        revision = commit_on_branch(instance, at, [self._change(digit)])
         self.committed[revision] = {*self.committed[at], digit}
         self.newest = revision
 
@@ -164,8 +167,47 @@ class SharedBranch:
             head = fresh.branches._heads.read(fresh.branches.find(revision).root)
             if head is None or head.how == ABANDONED:
                 raise Broken(f"the branch of {revision:016x}, to which a rebase has led, was abandoned")
+        self._require_once(fresh)
+
+    def _require_once(self, fresh: Instance) -> None:
         total = values.decode(fresh.require(fresh.head(), "/a").encoded["n"])
         assert isinstance(total, int)
         counts = [total >> 2 * digit & 3 for digit in range(self.digits)]
         if max(counts) > 1 or any(not counts[digit] for digit in self.must_count):
             raise Broken(f"I16: the adjusts count {counts} times, at least {sorted(self.must_count)} must count once")
+
+
+class SharedBranchOfNodes(SharedBranch):
+    """The same with a branch that adds a node with each commit. The other changes of trunk remove these nodes again.
+
+    A second merge or rebase that took effect would bring a removed node back.
+    """
+
+    def __init__(self, seed: int, *, faults: bool = False) -> None:
+        self.removed: set[int] = set()
+        self.may_be_removed: set[int] = set()
+        super().__init__(seed, faults=faults)
+
+    def _change(self, digit: int) -> AddNode | Adjust:
+        return AddNode(f"/{digit}", {})
+
+    def _present(self, instance: Instance) -> set[int]:
+        head = instance.head()
+        return {digit for digit in range(self.digits) if instance.reader.node(head, f"/{digit}") is not None}
+
+    def _adjusts(self, instance: Instance) -> None:
+        instance.poll()
+        present = self._present(instance)
+        self.may_be_removed |= present
+        if present:
+            self._commit(instance, *(RemoveNode(f"/{digit}") for digit in sorted(present)))
+            self.removed |= present
+
+    def _require_once(self, fresh: Instance) -> None:
+        present = self._present(fresh)
+        if present & self.removed:
+            raise Broken(
+                f"I16: the nodes {sorted(present & self.removed)} were removed, and a second merge added them again"
+            )
+        if lost := self.must_count - present - self.may_be_removed:
+            raise Broken(f"I16: the nodes {sorted(lost)} of acknowledged merges are missing")

@@ -1,0 +1,49 @@
+"""The end of a branch by one merge: a branch takes effect at most once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbasemk.errors import BranchError
+from hbasemk.format import schema
+from hbasemk.format.branch_head import MERGED, BranchClaim, BranchHead
+from hbasemk.kernel.branches import heads
+from hbasemk.kernel.branches.claims import BranchClaims
+from hbasemk.kernel.commit.branch_end import BranchEnd
+from hbasemk.store.abc import Get, NewCell, Put, Row
+
+
+class MergeEnd(BranchEnd):
+    """The end of the branch ``root`` at ``revision``; ``reason`` says why :meth:`claim` has refused a merge."""
+
+    def __init__(self, claims: BranchClaims, root: int, revision: int) -> None:
+        self._claims = claims
+        self._root = root
+        self._revision = revision
+        self.rows = ((schema.JOURNAL, Get(schema.revision_key(root), columns=heads.COLUMNS)),)
+        self.reason: BranchError | None = None
+        self.is_taken = False
+
+    def is_possible(self, rows: Sequence[Row]) -> bool:
+        """Return whether the branch is still at its revision, and nobody has claimed it."""
+        return [cell.value for row in rows for cell in row.cells] == [schema.revision_key(self._revision)]
+
+    def put(self, merge: int) -> Put:
+        """Return the head of the ended branch, and a claim, so that a claim that is on its way does not apply."""
+        claim, head = BranchClaim(merge, self._revision), BranchHead(MERGED, self._revision, merge)
+        cells = [NewCell(*schema.BRANCH_CLAIM, claim.encode()), NewCell(*schema.BRANCH_HEAD, head.encode())]
+        return Put(schema.revision_key(self._root), cells)
+
+    def claim(self, merge: int) -> int | None:
+        """Claim the branch; if an earlier merge has committed, end the branch for it."""
+        self.reason, self.is_taken = None, False
+        try:
+            found = self._claims.take(self._root, merge, self._revision)
+        except BranchError as error:
+            self.reason = error
+            return merge
+        if found is None:
+            return None
+        self._claims.end_merged(self._root, found)
+        self.is_taken = True
+        return found.claimant
