@@ -117,6 +117,18 @@ def test_numbers_with_too_many_digits_are_refused(two: tuple[Repository, Reposit
         one.adjust("/a", "n", 1)
 
 
+@pytest.mark.parametrize("long", [Json("1" * 2000), Json("1." + "1" * 2000)])
+def test_a_long_number_in_its_original_spelling_can_be_adjusted_there_and_back(
+    two: tuple[Repository, Repository], long: Json
+) -> None:
+    one, _ = two
+    one.run(lambda tx: tx.set("/a", "n", long))
+    one.run(lambda tx: (tx.adjust("/a", "n", 5), tx.adjust("/a", "n", -5)))
+    one.adjust("/a", "n", 5)
+    one.adjust("/a", "n", -5)
+    assert value(one) == long
+
+
 def test_a_sum_that_concurrent_adjusts_made_too_long_can_be_made_shorter(two: tuple[Repository, Repository]) -> None:
     one, other = two
     half = 5 * 10**4299
