@@ -184,7 +184,8 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
             plans += _divide(plan)
         row_changes.append(change)
         after.append(node)
-    return ChangeSet(plans, row_changes, after, reads, unchanged, adjusting=[node for node in after if node.adjusted])
+    adjusting = [node for node in after if node.adjusted and not node.is_new]
+    return ChangeSet(plans, row_changes, after, reads, unchanged, adjusting=adjusting)
 
 
 def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
@@ -287,7 +288,8 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     """As :func:`_plan`, for a node whose life begins; nearly all nodes of a load are such nodes."""
     cells: list[tuple[bytes, bytes, bytes]] = [_BEGIN_LIFE, _TOUCHED]
-    for name, data in node.written.items():
+    written = {name: node.encoded(name) for name in node.written} if node.adjusted else node.written
+    for name, data in written.items():
         cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
     for name, is_present in node.child_writes.items():
         cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if is_present else schema.GONE))

@@ -137,9 +137,8 @@ class StagedNode:
 
     def adjust(self, name: str, by: Exact) -> None:
         """Adjust a property that is a number, or absent, with the writes so far."""
-        if self.is_new or self.base is None or (name in self.written and self.written[name] is None):
-            self.write(name, exact.add(self.encoded(name) or exact.ZERO, by))
-            return
+        if (self.is_new or name in self.written) and self.encoded(name) is None:
+            self.write(name, exact.ZERO)
         if self.adjusted is None:
             self.adjusted = {}
         total = self.adjusted.pop(name, 0) + by

@@ -12,6 +12,7 @@ from hbasemk import (
     LimitError,
     NodeNotFoundError,
     Repository,
+    Transaction,
 )
 from tests.support.repositories import Instances
 
@@ -58,6 +59,32 @@ def test_numbers_keep_their_kind_and_are_rounded_once(
     for repository in (one, other):
         found = value(repository)
         assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
+@pytest.mark.parametrize(("start", "amounts", "expected"), NUMBERS)
+def test_adjusts_of_a_new_node_are_rounded_once(
+    two: tuple[Repository, Repository], start: Any, amounts: list[Any], expected: Any
+) -> None:
+    one, _ = two
+
+    def add_and_adjust(tx: Transaction) -> Any:
+        tx.add("/b", {} if start is None else {"n": start})
+        for by in amounts:
+            tx.adjust("/b", "n", by)
+        return tx["/b", "n"]
+
+    for found in (one.run(add_and_adjust), *(repository.refresh()["/b"]["n"] for repository in two)):
+        assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
+def test_an_adjust_after_an_unset_begins_at_the_int_0(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    one.adjust("/a", "n", 0.25)
+    one.run(lambda tx: (tx.unset("/a", "n"), tx.adjust("/a", "n", 0.5), tx.adjust("/a", "n", 0.5)))
+    for repository in two:
+        assert repr(value(repository)) == "1"
+    other.adjust("/a", "n", 0.25)
+    assert value(one) == 1.25
 
 
 def test_a_sum_does_not_depend_on_the_order(two: tuple[Repository, Repository]) -> None:
