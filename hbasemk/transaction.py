@@ -169,9 +169,9 @@ class Transaction:
         if the property is not a finite number. ``if_version`` is the expected version of the node (``...``: any), as for
         :meth:`expect`; the adjust then conflicts with every change of the node's properties.
         """
-        amount = arguments.finite(by, "by")
+        operation = Adjust(arguments.path(path), arguments.node_name(name), arguments.finite(by, "by"))
         self._expect(path, if_version)
-        self._take(Adjust(arguments.path(path), arguments.node_name(name), amount))
+        self._take(operation)
 
     def remove(self, path: str, *, if_version: str | EllipsisType | None = ...) -> None:
         """Remove the node at ``path`` with its subtree.

@@ -292,6 +292,21 @@ def test_a_text_that_is_no_version_is_refused_at_once(two: tuple[Repository, Rep
     assert first.head["/a"]["p"] == 1
 
 
+def test_a_refused_change_expects_nothing(two: tuple[Repository, Repository]) -> None:
+    first, _ = two
+    with first.transaction() as tx:
+        for call in (
+            lambda: tx.set("/a", "x/y", 1, if_version=UNKNOWN),
+            lambda: tx.update("/a", {"x/y": 1}, if_version=UNKNOWN),
+            lambda: tx.adjust("/a", "x/y", 1, if_version=UNKNOWN),
+            lambda: tx.move("/a", "/b/", if_version=UNKNOWN),
+        ):
+            with pytest.raises(InvalidPathError):
+                call()
+        tx.set("/a", "p", 2)
+    assert first.head["/a"]["p"] == 2
+
+
 def test_other_bad_expectations_are_refused_at_once(two: tuple[Repository, Repository]) -> None:
     first, _ = two
     right = version(first, "/a")
