@@ -148,12 +148,13 @@ class Transaction:
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         """
+        arguments.path(path)
         given = arguments.mapping(properties, "properties")
         for name in given:
             arguments.node_name(name)
         self._expect(path, if_version)
         for name, value in given.items():
-            self._take(SetProperty(arguments.path(path), name, _as_it_is(value)))
+            self._take(SetProperty(path, name, _as_it_is(value)))
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""

@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 import hbasemk
-from hbasemk import Branch, HbasemkError, MicroKernel, Repository, Settings, Snapshot, Transaction, connect
+from hbasemk import (
+    Branch,
+    HbasemkError,
+    InvalidPathError,
+    MicroKernel,
+    Repository,
+    Settings,
+    Snapshot,
+    Transaction,
+    connect,
+)
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.format.limits import shown
 from hbasemk.store.memory import MemoryStore
@@ -285,6 +295,15 @@ def test_a_single_path_is_not_a_list_of_paths(repo: Repository) -> None:
         repo.head.nodes("/a")
     with repo.transaction() as tx, pytest.raises(TypeError, match="paths must be a sequence of paths, got '/a'"):
         tx.load("/a")
+
+
+@pytest.mark.parametrize("given", [{}, {"n": 2}], ids=["no property", "one property"])
+def test_an_update_refuses_an_invalid_path(repo: Repository, given: dict[str, Any]) -> None:
+    with repo.transaction() as tx:
+        with pytest.raises(TypeError, match="path must be a path, such as '/a/b', got None"):
+            tx.update(None, given)  # type: ignore[arg-type]
+        with pytest.raises(InvalidPathError, match="'a' is not a valid path"):
+            tx.update("a", given)
 
 
 def test_arguments_are_validated_before_the_first_result_is_requested(repo: Repository) -> None:
