@@ -29,7 +29,8 @@ class MicroKernel:
     """A MicroKernel on ``repository``, which is open. Thread-safe; it does not close the repository.
 
     Several on one store behave as a cluster. For an optional revision, ``None`` means the head. A failed operation raises a
-    subclass of HbasemkError; an invalid combination of arguments raises ValueError, a wrong type TypeError.
+    subclass of HbasemkError; an invalid combination of arguments raises ValueError, a wrong type TypeError. A revision that is
+    not a revision id raises InvalidRevisionError, whatever its type.
     """
 
     def __init__(self, repository: Repository) -> None:
