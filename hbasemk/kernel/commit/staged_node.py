@@ -95,10 +95,10 @@ class StagedNode:
     def property_after(self, name: str, slot: int) -> Adjusted:
         """Return a property after the writes so far; an adjust that is not part of a set goes through ``slot``."""
         before = self.property_of(name)
-        by = self.adjusted.get(name, 0) if self.adjusted is not None else 0
+        by = None if self.adjusted is None else self.adjusted.get(name)
         if name in self.written:
-            return before.set(self.written[name], by)
-        return before.adjust(slot, by) if by else before
+            return before.set(self.written[name], by or 0)
+        return before if by is None else before.adjust(slot, by)
 
     def total_after(self, name: str, slot: int) -> Exact:
         """Return the total of the slot through which a property is adjusted."""
@@ -135,14 +135,17 @@ class StagedNode:
         """The properties that a commit adjusts through a slot."""
         return [name for name in self.adjusted or () if name not in self.written]
 
-    def adjust(self, name: str, by: Exact) -> None:
-        """Adjust a property that is a number, or absent, with the writes so far."""
+    def adjust(self, name: str, by: Exact, *, creates: bool = False) -> None:
+        """Adjust a property that is a number, or absent, with the writes so far.
+
+        ``creates``: adjusts that add up to 0 still create an absent property.
+        """
         if (self.is_new or name in self.written) and self.encoded(name) is None:
             self.write(name, exact.ZERO)
         if self.adjusted is None:
             self.adjusted = {}
         total = self.adjusted.pop(name, 0) + by
-        if total:
+        if total or (creates and self.encoded(name) is None):
             self.adjusted[name] = total
 
     def write(self, name: str, data: bytes | None) -> None:

@@ -283,7 +283,7 @@ class Staging:
         if data is None and child is not None and child.exists:
             raise name_conflict(path, name)
         if amount:
-            node.adjust(name, amount)
+            node.adjust(name, amount, creates=True)
             numbers.check_sum(path, name, data, node.encoded(name))
         elif self.reads is not None and name not in node.written:
             # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.

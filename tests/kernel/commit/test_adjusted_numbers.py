@@ -77,6 +77,29 @@ def test_adjusts_of_a_new_node_are_rounded_once(
         assert (type(found), repr(found)) == (type(expected), repr(expected))
 
 
+def test_adjusts_that_add_up_to_0_create_an_absent_property(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    start = 0
+
+    def there_and_back(tx: Transaction) -> None:
+        tx.adjust("/a", "m", 2)
+        tx.adjust("/a", "m", -2)
+        assert tx["/a", "m"] == start
+
+    with one.transaction() as first, other.transaction() as second:
+        there_and_back(first)
+        second.adjust("/a", "m", 5)
+    assert repr(value(one, "m")) == repr(value(other, "m")) == "5"
+    start = 5
+    one.run(there_and_back)
+    branch = one.branch()
+    branch.run(lambda tx: (tx.adjust("/a", "k", 1), tx.adjust("/a", "k", -1)))
+    assert branch.head["/a"]["k"] == 0
+    branch.merge()
+    for repository in two:
+        assert value(repository, "k") == 0
+
+
 def test_an_adjust_after_an_unset_begins_at_the_int_0(two: tuple[Repository, Repository]) -> None:
     one, other = two
     one.adjust("/a", "n", 0.25)

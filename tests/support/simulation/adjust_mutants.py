@@ -127,11 +127,11 @@ def merge_without_the_totals(patch: pytest.MonkeyPatch) -> None:
 _ADJUST = StagedNode.adjust
 
 
-def _adjust_on_trunk_only(self: Any, name: str, by: Any) -> None:
+def _adjust_on_trunk_only(self: Any, name: str, by: Any, *, creates: bool = False) -> None:
     import sys
 
     if sys._getframe(1).f_code.co_name != "_change_property":
-        _ADJUST(self, name, by)
+        _ADJUST(self, name, by, creates=creates)
 
 
 @mutant
