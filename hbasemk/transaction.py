@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType, TracebackType
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments, options
 from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: the columns written must not have changed. ``serializable``: nor the data read."""
+_BUFFERS: Final = (bytearray, memoryview)
 
 
 def check_isolation(isolation: object) -> None:
@@ -322,9 +323,9 @@ class Transaction:
 
 def _as_it_is(value: Any) -> Any:
     """Return a value that stays as it is now if the caller changes a list or a buffer later."""
-    if isinstance(value, list):
-        return value.copy()
-    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
+    if isinstance(value, (list, tuple)):
+        return [bytes(one) if isinstance(one, _BUFFERS) else one for one in value]
+    return bytes(value) if isinstance(value, _BUFFERS) else value
 
 
 def source_of(transaction: Transaction) -> ChangeSource:

@@ -56,6 +56,19 @@ def test_a_transaction_keeps_the_values_that_it_was_given(repo: Repository, give
     assert repo.head["/a"]["p"] == wanted
 
 
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_transaction_keeps_the_buffers_in_a_list(
+    repo: Repository, kind: type[list[Any]] | type[tuple[Any, ...]]
+) -> None:
+    buffer = bytearray(b"x")
+    with repo.transaction() as tx:
+        tx.add("/a", {"p": kind([buffer])})
+        tx.set("/", "p", kind([1, memoryview(buffer)]))  # type: ignore[arg-type]
+        buffer[0] = 5
+    assert repo.head["/a"]["p"] == [b"x"]
+    assert repo.head["/"]["p"] == [1, b"x"]
+
+
 def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
     repo.run(lambda tx: tx.add("/a"))
     with repo.transaction() as tx:
