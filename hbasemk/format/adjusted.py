@@ -51,6 +51,16 @@ class Adjusted(NamedTuple):
         """The sum of the adjusts that the set had not seen."""
         return self.sum - self.seen
 
+    def is_set_to(self, plain: bytes | None) -> bool:
+        """Return whether a set to a value would change nothing: not the value, nor what later adjusts make of it.
+
+        The value that a read returns is not enough, because it is rounded, and the kind of number is that of the last set.
+        """
+        if not self.shift or self.plain is None or plain is None:
+            return self.plain == plain
+        before, after = exact.of_value(self.plain), exact.of_value(plain)
+        return after is not None and before is not None and self.plain[:1] == plain[:1] and before + self.shift == after
+
     def value(self, by: Exact = 0) -> bytes | None:
         """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""
         return None if self.plain is None else exact.add(self.plain, sum(self.totals.values()) - self.seen + by)

@@ -224,10 +224,15 @@ class _Rebase:
             if base is None and mine is not None:
                 self._set_new(path, name, mine)
                 return
-            # Set what trunk has now, and then what the branch changed.
             plain = node.written.get(name, theirs)
-            value = None if plain is None else decode_property(path, name, plain)
-            self._staging.apply([operations.SetProperty(path, name, value)])
+            if name in node.written:
+                value = None if plain is None else decode_property(path, name, plain)
+                self._staging.apply([operations.SetProperty(path, name, value)])
+            else:
+                # A set to the value that trunk shows would round the adjusts of trunk.
+                staged = self._staging.find(path)
+                assert staged is not None
+                staged.repeat(name)
             by = (node.adjusted or {}).get(name, 0)
             if name in node.written and plain is not None and exact.of_value(plain) is not None:
                 by += target.sum - view.sum

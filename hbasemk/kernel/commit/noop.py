@@ -18,8 +18,9 @@ def is_noop(nodes: Iterable[StagedNode]) -> bool:
 
 
 def _is_same(node: StagedNode, base: NodeState) -> bool:
-    # An adjust by a tiny amount changes the sum even if the rounded value stays.
-    return not node.adjusted and node.all_encoded() == base.encoded
+    # An adjust by a tiny amount changes the sum even if the rounded value stays; so does a set to the value that is shown.
+    is_changed = node.adjusted or (node.written and not node.is_new)
+    return not is_changed and node.all_encoded() == base.encoded
 
 
 def _is_absent(node: StagedNode) -> bool:

@@ -149,11 +149,11 @@ class StagedNode:
             self.adjusted[name] = total
 
     def write(self, name: str, data: bytes | None) -> None:
-        """Set a property (None: remove it). Setting the view's value writes nothing, but depends on that value."""
+        """Set a property (None: remove it). Setting what the view has writes nothing, but depends on it."""
         if self.adjusted is not None:
             self.adjusted.pop(name, None)
         before = self.base.encoded.get(name) if self.base and not self.is_new else None
-        if data == before:
+        if data == before and (self.base is None or not self.base.adjusted or self.property_of(name).is_set_to(data)):
             self.written.pop(name, None)
             self.repeat(name)
         else:

@@ -194,3 +194,60 @@ def test_a_sum_that_concurrent_adjusts_made_too_long_can_be_made_shorter(two: tu
     one.adjust("/a", "n", -1)
     one.adjust("/a", "n", -half)
     assert one.head["/a"]["n"] == 2 * half - 2
+
+
+@pytest.mark.parametrize(
+    ("begin", "by", "then", "result"),
+    [
+        (0.1, 0.2, -0.30000000000000004, 0.0),
+        (1e16, 1, -1e16, 0.0),
+        (10, 0.5, 0.5, 11.0),
+    ],
+)
+def test_a_set_to_the_value_that_a_read_has_rounded_counts(
+    two: tuple[Repository, Repository], begin: Any, by: Any, then: Any, result: float
+) -> None:
+    one, other = two
+    one.run(lambda tx: tx.set("/a", "n", begin))
+    other.adjust("/a", "n", by)
+    shown = value(one)
+    one.run(lambda tx: tx.set("/a", "n", shown))
+    assert value(other) == shown
+    other.adjust("/a", "n", then)
+    found = value(one)
+    assert (found, type(found)) == (result, float)
+
+
+def test_a_set_to_the_exact_value_that_is_shown_makes_no_revision(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    other.adjust("/a", "n", 5)
+    head = one.refresh().revision
+    one.run(lambda tx: tx.set("/a", "n", 15))
+    assert one.refresh().revision == head
+
+
+def test_a_branch_that_sets_what_is_shown_keeps_the_exact_sum_of_trunk_in_a_rebase(
+    two: tuple[Repository, Repository],
+) -> None:
+    one, other = two
+    one.run(lambda tx: tx.set("/a", "n", 0.1))
+    branch = one.branch()
+    branch.run(lambda tx: tx.set("/a", "n", 0.1))
+    other.adjust("/a", "n", 0.2)
+    assert branch.rebase() == []
+    branch.run(lambda tx: tx.set("/a", "m", 1))
+    branch.merge()
+    other.adjust("/a", "n", -0.2)
+    assert value(one) == 0.1
+
+
+def test_a_merge_includes_a_set_to_the_value_that_a_read_has_rounded(two: tuple[Repository, Repository]) -> None:
+    one, other = two
+    one.run(lambda tx: tx.set("/a", "n", 10))
+    other.adjust("/a", "n", 0.5)
+    one.refresh()
+    with one.branch() as branch:
+        branch.run(lambda tx: tx.set("/a", "n", 10.5))
+    other.adjust("/a", "n", 0.5)
+    found = value(one)
+    assert (found, type(found)) == (11.0, float)

@@ -64,8 +64,8 @@ KNOWN = {
         "shortened_past_possible_late_revisions": 117,
     },
     "shared branches": {
-        "claims_of_rebases_never_final": 182,
-        "resets_move_the_head_of_a_claimed_branch_back": 4456,
+        "claims_of_rebases_never_final": 484,
+        "resets_move_the_head_of_a_claimed_branch_back": 5814,
     },
     # The numbers of pairs of operations.
     "pairs": {
