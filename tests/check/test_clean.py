@@ -16,7 +16,7 @@ from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Increment, Operation, SetProperty
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
@@ -96,6 +96,27 @@ def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tabl
 
     store.after = after
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        [Adjust("/a", "n", 1)],
+        [Adjust("/a", "n", 2), Adjust("/a", "n", -2)],
+        [Adjust("/a", "n", 0)],
+        [Adjust("/a", "n", 1), SetProperty("/a", "n", 5)],
+        [SetProperty("/a", "p", None)],
+        [SetProperty("/a", "q", None)],
+        [SetProperty("/a", "p", None), SetProperty("/a", "p", 2), Increment("/a", "p", 0), Increment("/a", "n", 0)],
+    ],
+)
+def test_a_node_that_its_own_commit_changes_is_not_a_problem(then: list[Operation]) -> None:
+    """Where calls are parallel, the changes are written before the commit knows its cells."""
+    world = World()
+    store = MemoryStore(world.clock, parallel=True)
+    tables = Tables(store, lambda mac: open_instance(store, world, mac=mac, seed=mac), world.advance, world.clock)
+    tables.commit(AddNode("/a", {"p": 1}), *then)
+    assert tables.found() == []
 
 
 @pytest.mark.parametrize("aborted", [False, True], ids=["pending", "aborted"])

@@ -167,8 +167,12 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
             rows[operation.path] = (ADDED, dict.fromkeys(operation.properties), {})
             row(paths.parent(operation.path))[2][paths.name(operation.path)] = None
         elif isinstance(operation, (SetProperty, Increment, Adjust)):
+            kind, names, _ = row(operation.path)
+            if kind == ADDED:
+                _set_in_new_node(names, operation)
+                continue
             # An adjust writes the property itself if there is none yet.
-            row(operation.path)[1][operation.name] = None
+            names[operation.name] = None
             if isinstance(operation, Adjust):
                 adjusts[operation.path, operation.name] = None
         elif not isinstance(operation, Expect):
@@ -177,6 +181,14 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
         return None
     changes = [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]
     return Prediction(changes, paths_needed(operations), list(adjusts))
+
+
+def _set_in_new_node(names: dict[str, None], operation: SetProperty | Increment | Adjust) -> None:
+    """Predict exactly: a new node has no property that was removed again, and no slots. The integrity check relies on it."""
+    if isinstance(operation, SetProperty) and operation.value is None:
+        names.pop(operation.name, None)
+    elif not isinstance(operation, Adjust) or operation.by:
+        names[operation.name] = None
 
 
 def _apply(staging: Staging, operations: Sequence[Operation]) -> ChangeSet:
