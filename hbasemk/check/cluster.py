@@ -18,7 +18,8 @@ from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims
 from hbasemk.kernel import schema_version
-from hbasemk.kernel.collection.progress import Progress
+from hbasemk.kernel.collection import retention
+from hbasemk.kernel.collection.progress import Progress, decode_rows_progress
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Cell, Get, Row, Scan
@@ -100,6 +101,10 @@ class ClusterCheck:
             (schema.COLLECTED, Progress.decode),
             (schema.TRIMMED, TrimLevel.decode),
             (schema.CLAIMS, Claims.decode),
+            (schema.ARRIVAL, Watermark.arrival_of),
+            (schema.RETENTION, retention.decode),
+            (schema.COLLECTED_ROWS, lambda data: decode_rows_progress(data, schema.COLLECTED_ROWS)),
+            (schema.DELETED_ROWS, lambda data: decode_rows_progress(data, schema.DELETED_ROWS)),
         ):
             try:
                 decode(found.get(kind))

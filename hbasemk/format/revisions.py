@@ -107,6 +107,12 @@ def from_bytes(data: bytes) -> tuple[int, ...]:
     return ids
 
 
+def from_only(data: bytes) -> int:
+    """Return the only id in some bytes; raise ValueError if they are not one."""
+    (revision,) = from_bytes(data)
+    return revision
+
+
 def last_moment_ms(epoch_ms: int) -> int:
     """Return the last ms since 1970 at which a repository with this epoch can issue ids."""
     return epoch_ms + MAX_MS

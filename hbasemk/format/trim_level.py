@@ -33,10 +33,13 @@ class TrimLevel(NamedTuple):
     ) -> TrimLevel:
         """Parse the cell at a place (None: nothing has ever been deleted); raise FormatError if it is damaged."""
         try:
-            return cls() if data is None else cls(*revisions.from_bytes(data))
-        except (TypeError, ValueError) as error:
+            if data is None:
+                return cls()
+            arrival, revision = revisions.from_bytes(data)
+        except ValueError as error:
             reason = "the trim level must be an arrival number and a revision id, 8 bytes each"
             raise schema.damaged(reason, *place) from error
+        return cls(arrival, revision)
 
 
 NOTHING_TRIMMED: Final = TrimLevel()

@@ -52,6 +52,19 @@ class Watermark:
         """Return only the revision of a watermark cell."""
         return int.from_bytes(data[:8], "big")
 
+    @staticmethod
+    def arrival_of(data: bytes | None) -> int:
+        """Parse the arrival number beside a watermark cell (None: 0); raise FormatError if it is damaged."""
+        try:
+            return 0 if data is None else revisions.from_only(data)
+        except ValueError as error:
+            raise schema.damaged(
+                f"the arrival number of the watermark must have 8 bytes, got {shown(data)}",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.ARRIVAL,
+            ) from error
+
     @classmethod
     def decode(cls, data: bytes) -> Watermark:
         """Parse a watermark cell; raise FormatError if it is damaged."""

@@ -189,7 +189,7 @@ def _watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | Non
     horizon = Horizon.decode(values.get(schema.HORIZON)).revision if store.supports_transactions else 0
     return replace(
         Watermark.decode(values[schema.WATERMARK]),
-        arrival=int.from_bytes(values.get(schema.ARRIVAL, b""), "big"),
+        arrival=Watermark.arrival_of(values.get(schema.ARRIVAL)),
         has_checkpoints=schema.CHECKPOINTS in values,
         horizon=horizon,
         trimmed=TrimLevel.decode(values.get(schema.TRIMMED)),

@@ -15,12 +15,12 @@ from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.kernel import settings
 from hbasemk.kernel.collection import late_cells
-from hbasemk.kernel.collection.progress import read_progress
+from hbasemk.kernel.collection.progress import read_progress, read_rows_progress
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.abc import NewCell, Put, Scan
 
 KIND: Final = "journal rows"
 BATCH: Final = 1000
@@ -122,9 +122,7 @@ def _collect_published(run: Run) -> None:
     Only a full run reads what lies below: HBase steps over the markers of deleted rows until a major compaction.
     """
     store = run.instance.store
-    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.DELETED_ROWS,))])
-    data = row.cells[0].value if row.cells else b""
-    done = int.from_bytes(data, "big")
+    done = read_rows_progress(store, schema.DELETED_ROWS)
     level = run.instance.journal.fence.known_trim_level
     if not run.writes:
         # A run that writes has published the level first.

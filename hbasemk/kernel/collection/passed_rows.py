@@ -6,9 +6,9 @@ from typing import Final
 
 from hbasemk.format import journal_row, schema
 from hbasemk.kernel.collection import ended_branches, late_cells
+from hbasemk.kernel.collection.progress import read_rows_progress
 from hbasemk.kernel.collection.run import Run
-from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.abc import NewCell, Put, Scan
 
 BATCH: Final = 1000
 _COLUMNS: Final = (schema.COMMITTED, schema.ABORT, schema.SWEPT, schema.BRANCH_CLAIM)
@@ -16,8 +16,8 @@ _COLUMNS: Final = (schema.COMMITTED, schema.ABORT, schema.SWEPT, schema.BRANCH_C
 
 def collect(run: Run) -> None:
     """Delete the rows of ended branches and late cells up to the horizon, and record how far this is done."""
-    data = _stored(run.instance.store)
-    low = 0 if data is None or run.full else int.from_bytes(data, "big")
+    done = read_rows_progress(run.instance.store, schema.COLLECTED_ROWS)
+    low = 0 if run.full else done
     more = low < run.horizon
     while more:
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(run.horizon + 1), BATCH, columns=_COLUMNS)
@@ -27,13 +27,8 @@ def collect(run: Run) -> None:
         late_cells.collect(run, [row for row in rows if not row.is_branch and row.swept == schema.SWEPT_IN_DOUBT])
         more = len(found) == BATCH
         low = int.from_bytes(found[-1].key[:8], "big") if more else run.horizon
-        if run.writes and (data is None or low > int.from_bytes(data, "big")):
+        if run.writes and low > done:
             # Another collector may write a lower revision: then rows are looked at twice.
-            data = low.to_bytes(8, "big")
-            put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED_ROWS, data)])
+            done = low
+            put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED_ROWS, low.to_bytes(8, "big"))])
             run.instance.store.write(schema.CLUSTER, [put], durable=False)
-
-
-def _stored(store: RetryingStore) -> bytes | None:
-    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.COLLECTED_ROWS,))])
-    return row.cells[0].value if row.cells else None

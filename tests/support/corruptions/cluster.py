@@ -32,6 +32,30 @@ def a_watermark_at_a_revision_that_does_not_exist(tables: Tables, path: str) -> 
     return "", text(revision)
 
 
+@case(kinds.SETTINGS, alone=True)
+def an_arrival_number_that_no_store_has(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.ARRIVAL, b"\xff" * 8, None))
+    return "settings", ""
+
+
+@case(kinds.SETTINGS)
+def a_retention_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.RETENTION, b"a week", None))
+    return "settings", ""
+
+
+@case(kinds.SETTINGS)
+def a_progress_of_the_collection_of_journal_rows_that_is_no_revision(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.COLLECTED_ROWS, b"\xff" * 8, None))
+    return "settings", ""
+
+
+@case(kinds.SETTINGS)
+def a_progress_of_the_deletion_of_journal_rows_that_is_no_revision(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.DELETED_ROWS, b"1", None))
+    return "settings", ""
+
+
 @case(kinds.CHECKPOINT)
 def a_checkpoint_of_no_revision(tables: Tables, path: str) -> Where:
     tables.put(schema.CLUSTER, schema.SETTINGS_ROW, ((schema.DATA, b"checkpoint:xy"), bytes(8), None))
