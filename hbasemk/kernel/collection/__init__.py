@@ -4,7 +4,8 @@
 what happens                                   module
 ============================================== =====================================================
 raise the horizon; the retention               ``raising``, ``retention``
-delete cells of nodes, along the journal       ``collector``, ``node_cells``, ``rule``, ``progress``
+delete cells of nodes, along the journal       ``collector``, ``node_cells``, ``rule``, ``progress``,
+                                               ``all_versions``
 a run, in the foreground and the background    ``run``, ``background``, ``status``
 delete other cells: leases, memos, branches    ``other_cells``, ``leases``, ``memos``,
                                                ``passed_rows``, ``ended_branches``, ``late_cells``

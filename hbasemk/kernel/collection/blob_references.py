@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from hbasemk.format import schema, values
+from hbasemk.kernel.collection import all_versions
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Get, Scan
@@ -21,10 +22,11 @@ HASHES: Final = 7
 LEAST_BITS: Final = 1 << 20
 MOST_BITS: Final = 1 << 29
 """64 MiB: enough for 50 million blobs."""
+DEEPER: Final = 1000
+"""The largest number of versions of one column in one read."""
 ROWS: Final = 100
 VERSIONS: Final = 8
 """The versions of a column in the first read of its row; columns that have more are read on their own."""
-DEEPER: Final = 1000
 
 
 class ReferenceSet:
@@ -84,13 +86,15 @@ def _deep(cells: Iterable[Cell]) -> dict[bytes, int]:
 
 
 def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier: bytes, before: int) -> None:
+    depth = min(VERSIONS, DEEPER)
     more = True
     while more:
-        get = Get(key, columns=((schema.DATA, qualifier),), before=before, versions=DEEPER)
+        get = Get(key, columns=((schema.DATA, qualifier),), before=before, versions=depth)
         cells = store.read(schema.NODES, [get])[0].cells
         _add(found, cells)
-        more = len(cells) == DEEPER
+        more = len(cells) == depth
         before = cells[-1].timestamp if cells else 0
+        depth = min(all_versions.next_depth(depth, all_versions.size_of(cells)), DEEPER)
 
 
 def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from hbasemk.format import revisions, schema
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched, by_size
-from hbasemk.kernel.collection import late_cells
+from hbasemk.kernel.collection import all_versions, late_cells
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, Get, Page, Row, Scan
+from hbasemk.store.abc import CellVersion, Delete, Get, Page, Row, Scan
 
 PRIVATE: Final = "cells of ended branches"
 ROWS: Final = 100
@@ -42,8 +42,7 @@ def collect(run: Run, actions: Actions) -> None:
         keys = [row.key for row in run.instance.store.scan(schema.NODES, scan)]
         narrow, wide = _by_width(run, keys)
         for group in by_size(narrow, lambda found: found[1], ROWS, CELLS):
-            gets = [Get(key, before=run.horizon + 1, versions=ALL_VERSIONS) for key, _ in group]
-            rows = run.instance.store.read(schema.NODES, gets)
+            rows = all_versions.read(run.instance.store, [Get(key, before=run.horizon + 1) for key, _ in group])
             actions.collect_rows(rows)
             run.delete(PRIVATE, schema.NODES, _private(run, rows))
             run.delete(late_cells.KIND, schema.NODES, late_cells.of_hidden(run, rows, hidden))
@@ -91,4 +90,4 @@ def _pages(run: Run, key: bytes) -> Iterator[Row]:
             for part in batched(page.cells, COLUMNS):
                 after = part[-1].qualifier
                 columns = [(cell.family, cell.qualifier) for cell in part]
-                yield from store.read(schema.NODES, [Get(key, columns, before=before, versions=ALL_VERSIONS)])
+                yield from all_versions.read(store, [Get(key, columns, before=before)])

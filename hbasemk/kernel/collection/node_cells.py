@@ -8,7 +8,7 @@ from typing import Final
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.batches import batched, by_size
-from hbasemk.kernel.collection import deletions, rule
+from hbasemk.kernel.collection import all_versions, deletions, rule
 from hbasemk.kernel.collection.run import Run
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, Page, Row
 
@@ -46,15 +46,10 @@ class NodeCells:
         narrow = [path for path in touched if path not in whole and len(touched[path]) <= COLUMNS]
         for part in batched(narrow, self._rows):
             gets = [
-                Get(
-                    paths.key(path),
-                    columns=list({**touched[path], schema.DELETED: None}),
-                    before=end + 1,
-                    versions=ALL_VERSIONS,
-                )
+                Get(paths.key(path), columns=list({**touched[path], schema.DELETED: None}), before=end + 1)
                 for path in part
             ]
-            self.delete(self._store.read(schema.NODES, gets), end)
+            self.delete(all_versions.read(self._store, gets), end)
         self._collect_whole([paths.key(path) for path in touched if path in whole], end)
         for path in touched:
             if path not in whole and len(touched[path]) > COLUMNS:
@@ -84,8 +79,8 @@ class NodeCells:
             sizes = dict(zip(part, zip(columns[::2], columns[1::2], strict=True), strict=True))
             small = [key for key in part if max(sizes[key]) < COLUMNS]
             for group in by_size(small, lambda key: sum(sizes[key]), self._rows, 4 * COLUMNS):  # noqa: B023 - used at once
-                gets = [Get(key, before=end + 1, versions=ALL_VERSIONS) for key in group]
-                self.delete(self._store.read(schema.NODES, gets), end, whole=True)
+                gets = [Get(key, before=end + 1) for key in group]
+                self.delete(all_versions.read(self._store, gets), end, whole=True)
             for key in part:
                 if max(sizes[key]) >= COLUMNS:
                     self.collect_wide(key, end)
@@ -132,8 +127,8 @@ class NodeCells:
                 return
             after = row.cells[-1].qualifier
             columns = {(cell.family, cell.qualifier): None for cell in row.cells}
-            get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1, versions=ALL_VERSIONS)
-            yield self._store.read(schema.NODES, [get])[0], schema.DELETED in columns
+            get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1)
+            yield all_versions.read(self._store, [get])[0], schema.DELETED in columns
 
     def delete(self, rows: Iterable[Row], end: int, *, whole: bool = False, with_lives: bool = True) -> None:
         """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns.

@@ -1,0 +1,70 @@
+"""Reads of all versions of some columns, in calls of a bounded size: each version may have megabytes, and there may be thousands.
+
+The size of an answer is known only afterwards. So the first call asks for a few versions of each column, and each later one
+for more or fewer versions, as the size of the answer before it suggests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hbasemk.format import schema
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import Cell, Column, Get, Row
+
+FIRST: Final = 32
+"""The number of versions of each column in the first call."""
+FEWEST: Final = 2
+DEEPEST: Final = 4096
+LARGE: Final = 16 * 1024 * 1024
+"""The bytes of values in one answer above which later calls ask for fewer versions."""
+KEPT: Final = 16
+"""So many bytes of each value are kept: it is only compared with short ones."""
+
+
+def read(store: RetryingStore, gets: Sequence[Get]) -> list[Row]:
+    """Return one row of nodes per get with all versions of its columns, newest first, and the beginnings of their values.
+
+    One round trip, and more for columns with many versions.
+    """
+    cells: list[list[Cell]] = [[] for _ in gets]
+    pending = list(enumerate(gets))
+    depth = FIRST
+    while pending:
+        size = 0
+        older: list[tuple[int, Get]] = []
+        found = store.read(schema.NODES, [get._replace(versions=depth) for _, get in pending])
+        for (number, _), row in zip(pending, found, strict=True):
+            size += size_of(row.cells)
+            cells[number] += [cell._replace(value=cell.value[:KEPT]) for cell in row.cells]
+            older += [(number, get) for get in _older(row, depth)]
+        pending = older
+        depth = next_depth(depth, size)
+    return [Row(get.row, of_row) for get, of_row in zip(gets, cells, strict=True)]
+
+
+def _older(row: Row, depth: int) -> Iterator[Get]:
+    """Yield the reads of the versions that an answer with ``depth`` versions of each column lacks."""
+    counts: dict[Column, int] = {}
+    # Properties that are always set together share a read.
+    groups: dict[int, list[Column]] = {}
+    for cell in row.cells:
+        column = cell[:2]
+        counts[column] = counts.get(column, 0) + 1
+        if counts[column] == depth:
+            groups.setdefault(cell.timestamp, []).append(column)
+    for oldest, columns in groups.items():
+        yield Get(row.key, columns=columns, before=oldest)
+
+
+def size_of(cells: Sequence[Cell]) -> int:
+    """Return the bytes of the values."""
+    return sum(len(cell.value) for cell in cells)
+
+
+def next_depth(depth: int, size: int) -> int:
+    """Return for how many versions the next call asks; ``size``: the bytes of the answer before."""
+    if size * 4 < LARGE:
+        return min(depth * 4, DEEPEST)
+    return max(depth // 4, FEWEST) if size > LARGE else depth
