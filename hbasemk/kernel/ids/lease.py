@@ -261,12 +261,14 @@ class Lease:
         return bool(self.over([revision]))
 
     def over(self, issued: Iterable[int]) -> list[int]:
-        """Return those of some revisions whose lease has ended, in the given order.
+        """Return those of some revisions whose lease has ended, in the given order; never the repository's first revision.
 
         One round trip for each batch of machine ids, and two more if the store's clock was not measured recently. Only the
         store's clock may decide that another process's lease has expired.
         """
-        machines = {revision: revisions.machine_of(revision) for revision in issued}
+        # The first revision was created as committed. If it seems pending, its row is damaged, and a roll-back would delete /.
+        first = self._settings.root_revision
+        machines = {revision: revisions.machine_of(revision) for revision in issued if revision != first}
         records = leases_of(self.store, list(dict.fromkeys(machines.values())))
         over: list[int] = []
         for revision, machine in machines.items():

@@ -7,7 +7,7 @@ import pytest
 from hbasemk import StoreError
 from hbasemk.format import changes, journal_row, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel import settings
+from hbasemk.kernel import rollback, settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.store.abc import NewCell, Put
@@ -141,3 +141,20 @@ def test_revision_whose_row_arrives_during_its_abort_is_aborted(when: int) -> No
     store.before = arrive
     assert instance.outcomes.abort_own(revision, ()) is Outcome.ABORTED
     assert instance.outcomes.of(revision) is Outcome.ABORTED
+
+
+@pytest.mark.parametrize("aborts", ["maintenance", "command"])
+def test_the_first_revision_is_never_rolled_back(aborts: str) -> None:
+    # It was created as committed; only damage makes it seem pending.
+    world = World()
+    store = MemoryStore(world.clock)
+    one = open_instance(store, world)
+    first = one.settings.root_revision
+    store.write(schema.JOURNAL, [Put(schema.revision_key(first), [NewCell(*schema.COMMITTED, schema.NO)])])
+    world.advance(60)
+    if aborts == "maintenance":
+        assert one.recovery.recover_late() == []
+    else:
+        assert list(rollback.recover(one)) == []
+    fresh = open_instance(store, world, mac=2)
+    assert fresh.node(fresh.head(), "/") is not None

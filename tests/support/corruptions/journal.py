@@ -23,6 +23,13 @@ def a_committed_revision_that_is_not_announced(tables: Tables, path: str) -> Whe
     return "", text(revision)
 
 
+@case(kinds.BELOW_WATERMARK)
+def a_first_revision_that_seems_to_be_pending(tables: Tables, path: str) -> Where:
+    first = tables.instance.settings.root_revision
+    tables.journal(first, schema.COMMITTED, schema.NO)
+    return "/", text(first)
+
+
 @case(kinds.INCOMPLETE)
 def a_journal_row_without_its_nonce(tables: Tables, path: str) -> Where:
     revision = tables.commit(AddNode(path, {}))
