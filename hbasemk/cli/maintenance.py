@@ -151,13 +151,14 @@ def upgrade(session: Session, wanted: int | None) -> None:
     """
     from hbasemk.connect import open_store
     from hbasemk.kernel.upgrade import upgrade as run
-    from hbasemk.system import SystemRuntime
+    from hbasemk.system import DEFAULT_RETRY_TIMEOUT, SystemRuntime
 
-    store, owned, _ = open_store(session.url)
+    store, owned, options = open_store(session.url)
     with contextlib.ExitStack() as stack:
         if owned:
             stack.callback(store.close)
-        done = run(store, SystemRuntime(), output.complain, wanted)
+        runtime = SystemRuntime(options.get("retry_timeout", DEFAULT_RETRY_TIMEOUT))
+        done = run(store, runtime, output.complain, wanted)
         location = store.location
     if done.before == done.after:
         what = f"nothing to do: the repository has format {done.after}"

@@ -31,6 +31,7 @@ from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, rep
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.kernel.log_upgrade import enter_all
+from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -66,8 +67,10 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
             "Use a newer version for a later format. Nothing was written."
         )
     retrying = RetryingStore(store, runtime)
-    retrying.verify(schema.TABLES)
-    found, watermark = settings.read(retrying, any_format=True)
+    # A wrong address is reported at once.
+    with time_limit(runtime, BRIEFLY):
+        retrying.verify(schema.TABLES)
+        found, watermark = settings.read(retrying, any_format=True)
     if found is None:
         raise StoreUnusableError(f"there is no repository at {store.location}, so there is nothing to upgrade")
     after = settings.FORMAT if wanted is None else wanted

@@ -10,6 +10,9 @@ import pytest
 
 from hbasemk import Settings, connect
 from hbasemk.connect import open_store
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.upgrade import Upgraded
+from hbasemk.store.abc import Store
 from tests.support.commands import run_captured
 from tests.support.older import set_format
 from tests.support.repositories import Checked
@@ -97,3 +100,18 @@ def test_the_command_names_the_process_that_uses_the_repository(url: str, capsys
     store, _, _ = open_store(url)
     set_format(store, 2)
     store.close()
+
+
+@pytest.mark.parametrize(("parameter", "seconds"), [("", 60.0), ("?retry_timeout=5", 5.0)])
+def test_the_url_limits_the_retries(
+    tmp_path: Path, parameter: str, seconds: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits: list[float] = []
+
+    def upgrade(_store: Store, runtime: Runtime, *_: object) -> Upgraded:
+        limits.append(runtime.retry_timeout)
+        return Upgraded(2, 2)
+
+    monkeypatch.setattr("hbasemk.kernel.upgrade.upgrade", upgrade)
+    assert run_captured(capsys, "--url", f"sqlite:///{tmp_path}/new.db{parameter}", "upgrade")[0] == 0
+    assert limits == [seconds]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import FormatError, InvalidValueError, Repository, StoreUnusableError
+from hbasemk import FormatError, InvalidValueError, Repository, StoreNotAppliedError, StoreUnusableError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings as kernel_settings
@@ -160,6 +160,19 @@ def test_a_store_without_a_repository_is_refused_and_not_created(world: World, t
 
 
 # --- leases ----------------------------------------------------------------------------------------------
+
+
+def test_a_store_that_cannot_be_reached_is_reported_at_once(old: Old, world: World) -> None:
+    store = FaultyStore(old.store())
+
+    def refuse(call: Call) -> None:
+        raise StoreNotAppliedError(f"{call.method} refused on purpose")
+
+    store.before = refuse
+    began = world.ms
+    with pytest.raises(StoreNotAppliedError, match="on purpose"):
+        upgrade(store, TestRuntime(world, retry_timeout=60), print)
+    assert world.ms - began < 1000
 
 
 def test_a_live_lease_is_refused_by_name_until_the_time_that_the_error_names(old: Old, world: World) -> None:
