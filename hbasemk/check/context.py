@@ -31,7 +31,7 @@ class RevisionStatus(NamedTuple):
     """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
 
     ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read). ``number`` is that of its
-    declared cells (``found_cells.py``).
+    declared cells (``found_cells.py``). ``can_abort`` says whether a pending revision can be aborted: damaged flags prevent it.
     """
 
     outcome: Outcome
@@ -39,6 +39,7 @@ class RevisionStatus(NamedTuple):
     declared: array[int] | None
     base: int | None
     number: int | None
+    can_abort: bool
 
     def declares(self, hashed: int) -> bool:
         """Return whether the revision declared the cell with this hash; also True if its changes cannot be decoded."""
@@ -187,7 +188,9 @@ class CheckContext:
             declared, number = None, None
         else:
             declared, number = self._declared_cells(row)
-        found = RevisionStatus(outcome, row.swept, declared, base_of(row), number)
+        found = RevisionStatus(
+            outcome, row.swept, declared, base_of(row), number, row.value(schema.COMMITTED) == schema.NO
+        )
         self._cells += _weight(found) - _weight(before)
         self._statuses[row.revision] = found
         return found

@@ -189,12 +189,13 @@ class JournalCheck:
             return
         if below and lease_over:
             detail = f"it is {outcome.value}, not swept, and instances that open now would show its cells"
-            yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=True)
+            repairable = outcome is Outcome.ABORTED or current.can_abort
+            yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=repairable)
         # No instance looks for a revision that was not announced, and it has no cells. The watermark cannot pass it.
         elif lease_over and self._logs.is_announced(entry.revision):
             if outcome is Outcome.PENDING:
                 detail = "its writer's lease has expired, and no instance has decided it yet"
-                yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=True)
+                yield Problem(kinds.DEAD, "", at, detail, kinds.LEFTOVER, repairable=current.can_abort)
             else:
                 detail = "its writer's lease has expired, and no instance has deleted its cells yet"
                 yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)

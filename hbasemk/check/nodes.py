@@ -297,11 +297,11 @@ class NodesCheck:
         if version in self._context.deferred():
             return
         if status.outcome is Outcome.PENDING:
-            if self._context.current_status(version).outcome is Outcome.PENDING:
+            current = self._context.current_status(version)
+            if current.outcome is Outcome.PENDING:
                 detail = f"{describe(cells[0])}: instances that open now show it, and its revision is undecided"
-                yield Problem(
-                    kinds.BELOW_WATERMARK, path, text(version), detail, repairable=self._context.is_lease_over(version)
-                )
+                repairable = current.can_abort and self._context.is_lease_over(version)
+                yield Problem(kinds.BELOW_WATERMARK, path, text(version), detail, repairable=repairable)
             return
         if not absent and status.swept is None and self._context.live and not self._context.is_lease_over(version):
             return

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk.check.problem import LOG, OFF_CLOCK, UNANNOUNCED
+from hbasemk.check.problem import BELOW_WATERMARK, DEAD, INCOMPLETE, LOG, OFF_CLOCK, UNANNOUNCED
+from hbasemk.format import schema
+from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
@@ -49,6 +51,18 @@ def test_damage_is_named(tables: Tables, name: str) -> None:
     # Damage that prevents opening the repository is found by an instance that opened it before.
     looking = tables.instance if case.alone else None
     assert ((case.kind, *where) in tables.found(looking)) != is_no_damage(tables, case)
+
+
+@pytest.mark.parametrize("below_watermark", [False, True])
+def test_a_revision_that_cannot_be_aborted_is_not_repairable(tables: Tables, below_watermark: bool) -> None:
+    revision = tables.commit(AddNode("/a", {}))
+    if below_watermark:
+        tables.watermark()
+    tables.remove(schema.JOURNAL, schema.revision_key(revision), schema.COMMITTED)
+    tables.wait(60)
+    problems = tables.problems()
+    assert {INCOMPLETE, BELOW_WATERMARK if below_watermark else DEAD} <= {one.kind for one in problems}
+    assert not any(one.repairable for one in problems)
 
 
 REPAIRED = [name for name, case in CASES.items() if case.repaired]
