@@ -27,7 +27,7 @@ AWAY: Final = (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, Leas
 class StoreRetry:
     """Retries calls that fail in an outage, each for ``seconds`` from its first failure.
 
-    ``report`` is called with the reason before each wait.
+    ``report`` is called with a message before the first wait of a call, and again when the reason changes.
     """
 
     def __init__(self, seconds: float, report: Callable[[str], None]) -> None:
@@ -38,6 +38,7 @@ class StoreRetry:
     def call(self, make: Callable[[], T]) -> T:
         """Return the result of ``make``. Raises the error of its last attempt, and permanent errors immediately."""
         until: float | None = None
+        reported = ""
         wait = FIRST_WAIT
         while True:
             try:
@@ -49,7 +50,9 @@ class StoreRetry:
                 if now >= until:
                     raise
                 self.retries += 1
-                self._report(str(error))
+                if str(error) != reported:
+                    reported = str(error)
+                    self._report(f"retrying for up to {until - now:.3g} s: {reported}")
                 time.sleep(min(wait, until - now))
                 wait = min(wait * 2, LONGEST_WAIT)
 

@@ -187,6 +187,25 @@ def test_a_retry_timeout_ends_and_reports_the_cause(brought_in: str, monkeypatch
     assert "refused" in reported[0]
 
 
+def test_a_retry_is_reported_once_until_its_reason_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report without "retrying" before each wait looked like the end of the command, some 25 times in two minutes."""
+    reported: list[str] = []
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
+    waiting = StoreRetry(60.0, reported.append)
+    failures = iter(["refused", "refused", "refused", "no answer", "no answer"])
+
+    def make() -> str:
+        for failure in failures:
+            raise StoreNotAppliedError(failure)
+        return "done"
+
+    assert waiting.call(make) == "done"
+
+    assert waiting.retries == 5
+    assert [text.partition(": ")[2] for text in reported] == ["refused", "no answer"]
+    assert reported[0] == "retrying for up to 60 s: refused"
+
+
 # --- a gateway -------------------------------------------------------------------------------------------
 
 

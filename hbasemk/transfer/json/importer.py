@@ -121,6 +121,7 @@ class JsonImport:
         began = time.monotonic()
         result = self.result
         with ExitStack() as stack:
+            stack.callback(self._count_retries)
             source = self._opened(stack)
             nodes = stack.enter_context(NodeFile(self._size))
             for count in nodes.write(read_tree(source, self._name, self._at)):
@@ -201,9 +202,11 @@ class JsonImport:
         states = instance.nodes(view_of(instance, repository.refresh()), list(batch))
         return all(state is not None and _is_same(path, state.encoded, batch[path]) for path, state in states.items())
 
+    def _count_retries(self) -> None:
+        self.result.retries = self._retry.retries
+
     def _done_again(self, why: str) -> None:
         self.result.notes.append(why)
-        self.result.retries += 1
         if self._note is not None:
             self._note(why)
 

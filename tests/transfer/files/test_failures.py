@@ -135,7 +135,7 @@ def test_a_commit_with_an_unknown_outcome_is_retried_and_counts_once(
         report = worker.do(batch)
 
     assert runs == [1, 2]
-    assert report.notes == [str(error)]
+    assert report.notes == [f"retrying for up to 30 s: {error}"]
     assert report.retries == 1
     assert_imported(url, top)
 

@@ -185,7 +185,7 @@ def test_an_import_waits_for_an_unreachable_store(
     around_runs(monkeypatch, after=fail)
     result = bring_in(new, file, batch=10)
 
-    assert (result.retries, result.notes) == (1, ["the reply was lost"])
+    assert (result.retries, result.notes) == (1, ["retrying for up to 120 s: the reply was lost"])
     assert stored(new) == stored(old)
 
 
