@@ -125,8 +125,10 @@ def foreign(path: str, names: list[str], error: OSError | None) -> ForeignFilesE
 
 
 def read_only(path: str, reason: str) -> StoreUnusableError:
-    """Return the error for a write by a user who may only read."""
-    return StoreUnusableError(f"{path} is open for reading only: {reason}; nothing was written")
+    """Return the error for a write to a file that could only be read when it was opened."""
+    return StoreUnusableError(
+        f"{path} is open for reading only: {reason}; nothing was written. Change that, and open the repository again."
+    )
 
 
 def needs_a_writer(path: str, reason: str, text: str) -> StoreUnusableError:

@@ -82,6 +82,8 @@ def _user(number: int) -> str:
 def read_only_because(path: str) -> str | None:
     """Return why this process's user cannot write to the database at ``path``, or None if it can."""
     if not may(path, os.W_OK):
+        if hasattr(os, "statvfs") and os.statvfs(path).f_flag & os.ST_RDONLY:
+            return f"the file system of {path} is mounted read-only"
         return f"user {me()} may not write to {described(path)}"
     missing = [suffix for suffix in (LOG, INDEX) if not os.path.exists(path + suffix)]
     folder = os.path.dirname(path)

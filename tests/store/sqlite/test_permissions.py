@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
 import pytest
 
-from hbasemk.store.sqlite import SqliteStore
-from tests.support.sqlite import TABLES, run
+from hbasemk.errors import StoreUnusableError
+from hbasemk.store.abc import Get
+from hbasemk.store.sqlite import SqliteStore, files
+from tests.support.sqlite import TABLES, flag, run
 
 WITHOUT_RIGHTS = """
 if os.geteuid() == 0:
@@ -63,3 +66,18 @@ store.close()
         assert said.startswith("StoreUnusableError")
         assert "content.db" in said
         assert not path.exists()
+
+    def test_a_write_on_a_read_only_mount_names_the_mount(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It said that root may not write to a file of root with mode 0644."""
+        path = tmp_path / "content.db"
+        with contextlib.closing(SqliteStore(str(path))) as store:
+            store.create_tables(TABLES)
+        read_only = os.statvfs_result((*os.statvfs(tmp_path)[:8], os.ST_RDONLY, 255))
+        with monkeypatch.context() as patched, contextlib.closing(SqliteStore(str(path))) as store:
+            patched.setattr(files, "may", lambda path, how: not how & os.W_OK)
+            patched.setattr(os, "statvfs", lambda _: read_only)
+            assert store.read("one", [Get(b"r")])[0].cells == []
+            with pytest.raises(StoreUnusableError, match=f"the file system of {path} is mounted read-only"):
+                store.write("one", [flag(b"r")])
