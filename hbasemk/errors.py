@@ -130,9 +130,14 @@ class LeaseLostError(HbasemkError):
 
 
 class BranchError(RevisionError):
-    """The revision does not suit the call: trunk instead of a branch or the reverse, not the newest, or an ended branch."""
+    """The revision does not suit the call: trunk instead of a branch or the reverse, not the newest, or an ended branch.
+
+    If ``revision`` is not the newest of its branch, ``continues_at`` is a newer one in text form, for
+    :meth:`Repository.resume_branch`: the newest one, or the first after a rebase. It is None if the branch has ended.
+    """
 
     revision: str
+    continues_at: str | None = None
 
 
 class CheckpointError(RevisionError):

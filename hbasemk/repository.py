@@ -228,7 +228,8 @@ class Repository:
     def resume_branch(self, revision: str) -> Branch:
         """Continue a branch, from any process, by its newest ``revision`` in text form.
 
-        Raises InvalidRevisionError, UnknownRevisionError, and BranchError for a trunk revision or a branch that has ended.
+        Raises InvalidRevisionError, UnknownRevisionError, and BranchError for a trunk revision, a branch that has ended, or
+        an earlier revision of the branch. In the last case ``error.continues_at`` is a newer one.
         """
         found = arguments.revision(revision, "revision")
         if not revisions.is_branch(found):

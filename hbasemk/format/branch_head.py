@@ -64,6 +64,11 @@ class BranchHead(NamedTuple):
             return cls(how, ids[1] if len(ids) == 2 else None, ids[0])
         return None
 
+    @property
+    def continues_at(self) -> int | None:
+        """The newest revision of a live branch, or the revision to which the branch was rebased; None after any other end."""
+        return self.newest if not self.how else self.into if self.how == REBASED else None
+
     def __str__(self) -> str:
         """Describe the state of the branch."""
         if self.how == ABANDONED:

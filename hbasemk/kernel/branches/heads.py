@@ -38,8 +38,11 @@ def not_newest(revision: int, row: JournalRow) -> BranchError | None:
     if head == (b"", revision, None):
         return None
     text = revisions.to_text(revision)
+    continues_at = None if head is None else head.continues_at
     return BranchError(
-        f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}", revision=text
+        f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}",
+        revision=text,
+        continues_at=None if continues_at is None else revisions.to_text(continues_at),
     )
 
 

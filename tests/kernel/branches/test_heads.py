@@ -395,3 +395,27 @@ def test_the_memory_of_a_long_branch_does_not_grow_with_the_square_of_its_length
     assert states.get(2000) is None
     states.drop(1)
     assert states.ids == 0
+
+
+def test_the_error_for_an_old_revision_says_where_the_branch_continues(opened: Instances) -> None:
+    """A program that was killed before it stored the newest revision had to parse the message."""
+    repo, other = opened(), opened()
+    branch = repo.branch()
+    stored = branch.revision
+    branch.run(lambda tx: tx.add("/mine"))
+    repo.run(lambda tx: tx.add("/theirs"))
+    committed = branch.revision
+    assert continuation(other, stored) == committed
+
+    branch.rebase()
+    assert continuation(other, committed) == branch.revision
+    assert other.resume_branch(branch.revision).head.children("/") == ["mine", "theirs"]
+
+    branch.merge()
+    assert continuation(other, branch.revision) is None
+
+
+def continuation(repo: Repository, revision: str) -> str | None:
+    with pytest.raises(BranchError) as raised:
+        repo.resume_branch(revision)
+    return raised.value.continues_at
