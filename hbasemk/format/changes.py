@@ -38,8 +38,8 @@ LARGEST: Final = limits.MAX_CHANGES
 class RowChange(NamedTuple):
     """The change of one revision to one node.
 
-    ``kind`` is ADDED (also if the node was removed and added again), REMOVED, CHANGED, or FOLDED: the revision moved totals
-    of slots into the property, whose value stays. ``properties`` are the names of the properties written,
+    ``kind`` is ``"added"`` (also if the node was removed and added again), ``"removed"``, ``"changed"``, or ``"folded"``: the
+    revision moved totals of slots into the property, whose value stays. ``properties`` are the names of the properties written,
     ``children_added`` and ``children_removed`` those of its children. ``adjusted`` holds the properties adjusted, each as
     (name, machine id, number of the slot).
     """
