@@ -1,11 +1,13 @@
-"""Start a process for an import; Ctrl-C reaches the parent only."""
+"""Start a process for an import, and end it with its parent; Ctrl-C reaches the parent only."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable
-from multiprocessing import resource_tracker
+from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import TypeVar
@@ -30,3 +32,18 @@ def spawn(target: Callable[[Job, Connection], object], job: Job) -> tuple[BasePr
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return process, ours
+
+
+def end_with_parent() -> None:
+    """End this process, which :func:`spawn` started, as soon as its parent has died, whatever it is doing then.
+
+    Call it after the process has forked: it starts a thread.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent.sentinel,), name="hbasemk-parent", daemon=True).start()
+
+
+def _exit_after(sentinel: int) -> None:
+    connection.wait([sentinel])
+    os._exit(1)

@@ -21,6 +21,7 @@ from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.processes import end_with_parent
 from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
 from hbasemk.transfer.retry import StoreRetry
 
@@ -83,6 +84,8 @@ def work(job: Job, pipe: Connection) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # Before anything opens the repository: the reader must never hold a connection.
     with FileReader.forked(ReaderJob(job.url, job.top, job.limit), [pipe]) as reader:
+        # A batch that waits for the store must not be committed later, over those of the next import.
+        end_with_parent()
         _work(job, reader, pipe)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +184,38 @@ def test_batches_that_are_committed_at_the_same_time_do_not_conflict(url: str, t
                 worker._apply(tx, {f"{AT}/{name}": before}, ())
         found = worker.repository.head[AT]
         assert (found[":nodes"], found[":files"], found[":bytes"]) == (2, 2, 10)
+
+
+PARENT = """
+import os, signal, sys
+from hbasemk.transfer.files.processes import spawn
+from hbasemk.transfer.files.worker import Job, work
+
+process, pipe = spawn(work, Job(sys.argv[1], sys.argv[2], "/docs", 600.0))
+print(process.pid, flush=True)
+sys.stdin.read()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_worker_ends_with_its_parent_while_it_waits_for_the_store(tmp_path: Path) -> None:
+    """It went on for the retry timeout, and could commit a batch that a later import had replaced."""
+    top = write_files(tmp_path / "docs", {"one": b"1"})
+    with socket.create_server(("127.0.0.1", 0)) as gateway:
+        url = f"hbase://127.0.0.1:{gateway.getsockname()[1]}/?prefix=gone_"
+        parent = subprocess.Popen(
+            [sys.executable, "-c", PARENT, url, str(top)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        gateway.settimeout(60)
+        gateway.accept()[0].close()
+    try:
+        # The output ends when the worker and its reader have ended, which inherit it.
+        parent.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        os.kill(worker, signal.SIGKILL)
+        raise
+    finally:
+        parent.wait()
