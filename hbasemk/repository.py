@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from hbasemk import arguments, checkpoint, options
 from hbasemk.blobs import RepositoryBlobs
@@ -402,6 +402,11 @@ class Repository:
 
     def __repr__(self) -> str:
         return f"<Repository {self.store.location}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"cannot pickle {self!r}: it belongs to this process; pass its URL, and call hbasemk.connect in the other process"
+        )
 
 
 def instance_of(repository: Repository) -> LiveInstance:

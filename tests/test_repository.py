@@ -154,6 +154,16 @@ def test_snapshots_are_mappings() -> None:
         assert problems(repo) == []
 
 
+def test_a_repository_in_an_argument_of_another_process_says_what_to_pass_instead() -> None:
+    """``multiprocessing`` with "spawn" said: cannot pickle '_thread.RLock' object."""
+    repo = hbasemk.connect("memory://")
+    with (
+        repo,
+        pytest.raises(TypeError, match=r"cannot pickle <Repository memory.*; pass its URL, and call hbasemk\.connect"),
+    ):
+        pickle.dumps(repo)
+
+
 def test_errors_can_be_pickled() -> None:
     with hbasemk.connect("memory://", poll_interval=0) as repo:
         with pytest.raises(hbasemk.NodeNotFoundError) as caught:
