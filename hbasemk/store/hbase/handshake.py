@@ -7,6 +7,7 @@ servers. Nothing is sent before this call, so a failure up to then means "not ap
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import Callable
@@ -79,6 +80,11 @@ def _open(
             f"{at}: no connection within {left:.3g} s; check the address and firewalls"
         ) from None
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise StoreNotAppliedError(
+                f"no connection to {at} can be opened, because too many files are open; close some, or raise the limit "
+                "(ulimit -n)"
+            ) from error
         raise StoreNotAppliedError(
             f"{at} cannot be reached ({error}); check that `hbase thrift2 start` runs there"
         ) from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -164,3 +166,17 @@ def test_each_call_detects_a_wrong_address_anew() -> None:
         gateway.kind = 2
         assert store.read("t", [Get(b"r")])[0].cells[0].value == b"r"
         store.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_not_blamed_on_the_gateway(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """It said to check that the gateway runs."""
+
+    def create_connection(*_: object) -> socket.socket:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket, "create_connection", create_connection)
+    error = error_at(9)
+    assert isinstance(error, StoreNotAppliedError)
+    assert "too many files are open; close some, or raise the limit (ulimit -n)" in error.message
+    assert "thrift2 start" not in error.message
