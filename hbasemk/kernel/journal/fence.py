@@ -196,7 +196,7 @@ def unrecorded(store: RetryingStore, revision: int) -> RevisionCollectedError:
     text, oldest = revisions.to_text(revision), revisions.to_text(read_horizon(store).revision)
     return RevisionCollectedError(
         f"revision {text} is no longer recorded: it is older than the retention of the repository at {store.location}; the "
-        f"oldest snapshot that can be read is {oldest}",
+        f"oldest snapshot that can be read is {oldest}. Read the present state, or begin a new watch.",
         revision=text,
         oldest=oldest,
     )
