@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import struct
 import tempfile
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Final, TypeAlias
 
 from hbasemk.format.values import Encoded
+from hbasemk.transfer.named_errors import naming
 
 Nodes: TypeAlias = list[tuple[str, Encoded]]
 """Paths with encoded properties, parents first."""
@@ -44,13 +46,15 @@ class NodeFile:
 
     def _append(self, batch: Nodes) -> int:
         data = marshal.dumps(batch)
-        self._file.write(_LENGTH.pack(len(data)))
-        self._file.write(data)
+        with _named():
+            self._file.write(_LENGTH.pack(len(data)))
+            self._file.write(data)
         return len(batch)
 
     def batches(self) -> Iterator[Nodes]:
         """Yield all batches from the beginning. Raises OSError."""
-        self._file.seek(0)
+        with _named():
+            self._file.seek(0)
         while head := self._file.read(_LENGTH.size):
             batch: Nodes = marshal.loads(self._file.read(_LENGTH.unpack(head)[0]))
             yield batch
@@ -61,4 +65,14 @@ class NodeFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        # It cannot flush what it could not write, but closes the file.
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise naming(error, f"a temporary file in {tempfile.gettempdir()} (TMPDIR)") from error

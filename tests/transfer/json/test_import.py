@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,18 @@ def test_missing_blobs_are_reported(old: str, new: str, file: Path) -> None:
         ref = repository.blobs.write(io.BytesIO(b"content"))
     text = json.dumps({"properties": {"x": {"$blob": ref.id}}})
     assert bring_in(new, io.BytesIO(text.encode()), "/with-blob").missing.count == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_a_full_disk_for_the_temporary_file_is_named(
+    new: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    """It said only: No space left on device."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: open("/dev/full", "r+b"))  # noqa: SIM115
+
+    with pytest.raises(OSError, match="No space left") as raised:
+        JsonImport(new, file, "/", batch=batch, retry_timeout=0.0).run()
+
+    assert raised.value.filename == f"a temporary file in {tmp_path} (TMPDIR)"
