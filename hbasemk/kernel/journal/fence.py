@@ -27,7 +27,7 @@ GRACE_APART: Final = 60.0
 
 
 class Learned:
-    """A revision that only rises, and when this instance learned it, by the monotonic clock."""
+    """A revision that only rises, and when this instance learned it. The caller excludes other threads."""
 
     __slots__ = ("_times", "revision")
 
@@ -51,11 +51,12 @@ class Learned:
 
 
 class Fence:
-    """What one instance knows of the horizon, and of the trim level in a store that does not order all writes."""
+    """What one instance knows of the horizon, and of the trim level in a store that does not order all writes. Thread-safe."""
 
     def __init__(self, store: RetryingStore, runtime: Runtime, horizon: int) -> None:
         self._store = store
         self._runtime = runtime
+        self._lock = runtime.lock()
         self._horizon = Learned(horizon, runtime.monotonic())
         self._trimmed = Learned(0, runtime.monotonic())
         self._known_at = float("-inf")
@@ -87,22 +88,26 @@ class Fence:
 
     def learn(self, horizon: int, began: float) -> None:
         """Record the horizon that a read found; ``began``: when the read began, by the monotonic clock."""
-        self._horizon.learn(horizon, self._runtime.monotonic(), self.grace)
-        self._known_at = max(self._known_at, began)
+        with self._lock:
+            self._horizon.learn(horizon, self._runtime.monotonic(), self.grace)
+            self._known_at = max(self._known_at, began)
 
     def learn_trim_level(self, trimmed: int) -> None:
         """Record the trim level that a read found."""
-        self._trimmed.learn(trimmed, self._runtime.monotonic(), self.grace)
+        with self._lock:
+            self._trimmed.learn(trimmed, self._runtime.monotonic(), self.grace)
 
     @property
     def known_horizon(self) -> int:
         """The highest horizon that this instance has known for the grace time, so that all readers know it; 0: none."""
-        return self._horizon.before(self._runtime.monotonic() - self.grace)
+        with self._lock:
+            return self._horizon.before(self._runtime.monotonic() - self.grace)
 
     @property
     def known_trim_level(self) -> int:
         """The same of the trim level."""
-        return self._trimmed.before(self._runtime.monotonic() - self.grace)
+        with self._lock:
+            return self._trimmed.before(self._runtime.monotonic() - self.grace)
 
     def refresh(self) -> int:
         """Read the horizon now. One round trip."""
