@@ -27,7 +27,7 @@ class _Machine:
 
 
 class Contention:
-    """Attempts of other processes, as one instance's polls find them. Only one poll writes at a time."""
+    """Attempts of other processes, as one instance's polls find them. One poll at a time writes, and commits beside it."""
 
     def __init__(self) -> None:
         self._machines: dict[int, _Machine] = {}
@@ -62,7 +62,7 @@ class Contention:
         known = self._machines.get(machine)
         if known is None:
             if len(self._machines) >= EVICT_FROM:
-                self._machines = {one: kept for one, kept in self._machines.items() if not self._expired(kept)}
+                self._machines = {one: kept for one, kept in list(self._machines.items()) if not self._expired(kept)}
             known = self._machines[machine] = _Machine()
         return known
 

@@ -15,7 +15,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.commit.turns import LONGEST, TURN
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.contention import EXPIRES_MS, Contention
+from hbasemk.kernel.journal.contention import EVICT_FROM, EXPIRES_MS, Contention, _Machine
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore
 from tests.support.repositories import problems
@@ -63,6 +63,24 @@ def test_the_number_of_remembered_writers_is_bounded() -> None:
         seen.aborted(revision(machine, 1000 + 10 * machine))
     assert len(seen._machines) <= 1000
     assert seen.waiting(OWN)[-1] == revision(4999, 1000 + 10 * 4999)
+
+
+def test_a_commit_may_be_recorded_while_a_poll_evicts_writers() -> None:
+    others = [revision(40_000, 20_000)]
+
+    class Recorded(Contention):
+        """Another thread records a commit while writers are evicted."""
+
+        def _expired(self, known: _Machine) -> bool:
+            if others:
+                self._machines[40_000] = _Machine(others.pop())
+            return super()._expired(known)
+
+    seen = Recorded()
+    for machine in range(EVICT_FROM + 1):
+        seen.aborted(revision(machine, 1000 + 10 * machine))
+    assert not others
+    assert seen.waiting(OWN)[-1] == revision(EVICT_FROM, 1000 + 10 * EVICT_FROM)
 
 
 class Pair:
