@@ -15,6 +15,7 @@ import hbasemk
 import hbasemk.format.revisions
 from hbasemk import ClosedError, Repository
 from hbasemk.repository import instance_of
+from hbasemk.store.abc import Get, NewCell, Put, Scan, Table
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from tests.support.forked import in_a_child
@@ -110,6 +111,51 @@ def test_a_child_is_not_blocked_by_locks_of_its_parents_threads(checked: Checked
         with held_by_a_thread(repo._beginning.get()):
             in_a_child(work)
         assert repo.refresh()["/a"]["n"] == used
+
+
+def test_a_child_has_a_whole_copy_of_a_store_in_memory_that_a_thread_uses() -> None:
+    store = MemoryStore()
+    store.create_tables([Table("t", (b"d",), 1)])
+    over = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not over.is_set():
+            number += 1
+            store.write("t", [Put(b"%d" % row, [NewCell(b"d", b"q", b"%d" % number, 1)]) for row in range(100)])
+
+    def work() -> None:
+        # Without it, a child that waits for a lock would wait forever.
+        signal.alarm(30)
+        assert len({row.cells[0].value for row in store.scan("t", Scan(None, None, 100))}) <= 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        for _ in range(10):
+            in_a_child(work)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_child_forked_within_a_call_of_a_store_in_memory_uses_it_afterwards() -> None:
+    children: list[int] = []
+    parent = os.getpid()
+
+    def clock() -> int:
+        if not children:
+            children.append(os.fork())
+        return 1
+
+    store = MemoryStore(clock)
+    store.create_tables([Table("t", (b"d",), 1)])
+    store.write("t", [Put(b"r", [NewCell(b"d", b"q", b"1")])])
+    if os.getpid() != parent:
+        signal.alarm(30)
+        os._exit(0 if store.read("t", [Get(b"r")])[0].cells else 1)
+    assert os.waitpid(children[0], 0)[1] == 0
+    assert store.read("t", [Get(b"r")])[0].cells
 
 
 class _SideBySide(MemoryStore):

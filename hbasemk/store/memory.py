@@ -1,12 +1,11 @@
 """A store in this process's memory: the reference implementation, and the model that tests compare other stores with.
 
 One lock makes every call atomic as a whole, which is more than the contract requires. A row disappears with its last
-cell. Processes share nothing: a forked child works on its own copy.
+cell. Processes share nothing: a forked child works on its own copy, as it is between two calls.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -27,6 +26,7 @@ from hbasemk.store.abc import (
     Table,
     in_order_of_last,
 )
+from hbasemk.store.atfork import ForkSafeLock
 from hbasemk.store.memory_tables import MemoryTable
 
 
@@ -71,7 +71,8 @@ class MemoryStore(Store):
         self._transactions = transactions
         self._parallel = parallel
         self._batch_rows = batch_rows
-        self._lock = threading.Lock()
+        self._fork_safe = ForkSafeLock()
+        self._lock = self._fork_safe.lock
         self._tables: dict[str, MemoryTable] = {}
         self._changes = _Changes()
         self._closed = False
@@ -114,7 +115,8 @@ class MemoryStore(Store):
         """Share the cells of another store from now on; each store is closed separately."""
         self._clock, self._transactions, self._parallel = other._clock, other._transactions, other._parallel
         self._batch_rows = other._batch_rows
-        self._lock, self._tables, self._changes = other._lock, other._tables, other._changes
+        self._fork_safe, self._lock = other._fork_safe, other._lock
+        self._tables, self._changes = other._tables, other._changes
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, then verify them."""

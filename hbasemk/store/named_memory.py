@@ -6,9 +6,8 @@ objects.
 
 from __future__ import annotations
 
-import threading
-
 from hbasemk.interrupts import Deferred
+from hbasemk.store.atfork import ForkSafeLock
 from hbasemk.store.memory import MemoryStore
 
 
@@ -37,7 +36,8 @@ class NamedStores:
     """The memory stores that this process has open, by name."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._fork_safe = ForkSafeLock()
+        self._lock = self._fork_safe.lock
         self._open: dict[str, tuple[MemoryStore, list[NamedStore]]] = {}
 
     def open(self, name: str) -> NamedStore:

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 from hbasemk.errors import ClosedError, StoreUnknownError, StoreUnusableError
 from hbasemk.interrupts import SLICE, Deferred
-from hbasemk.store.sqlite import atfork, errors, guard
+from hbasemk.store import atfork
+from hbasemk.store.sqlite import errors, guard
 from hbasemk.store.sqlite.connection import Connection
 from hbasemk.store.sqlite.database_file import DatabaseFile
 from hbasemk.store.sqlite.log_size import LogSize

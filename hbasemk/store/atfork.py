@@ -1,8 +1,12 @@
-"""Fork safety: close SQLite's handles before a fork, so that no child inherits them.
+"""Fork safety: what no child process may inherit, or not within a call.
 
-SQLite records a process's locks in memory. A forked child inherits the records but not the locks. A connection that
-the child opens then assumes locks that nobody holds, and the parent, when it closes, deletes the log under the child.
-So before a fork every pool finishes its calls and closes its connections. Both sides open new ones on demand.
+A lock that another thread holds during a fork stays held in the child forever, and what it protects may be half changed. So
+a fork waits for the locks of stores in memory.
+
+SQLite's handles are closed before a fork. SQLite records a process's locks in memory. A forked child inherits the records
+but not the locks. A connection that the child opens then assumes locks that nobody holds, and the parent, when it closes,
+deletes the log under the child. So before a fork every pool finishes its calls and closes its connections. Both sides open
+new ones on demand.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from hbasemk.interrupts import Deferred
 
 
 class Forkable(Protocol):
-    """An object with handles that no child process may inherit."""
+    """An object of which no child process may inherit the state within a call."""
 
     def before_fork(self) -> None:
         """Block new calls, wait for running calls, close all handles."""
@@ -43,6 +47,24 @@ def register(forkable: Forkable) -> None:
                 before=_before, after_in_parent=lambda: _after(child=False), after_in_child=lambda: _after(child=True)
             )
             _hooked = True
+
+
+class ForkSafeLock:
+    """A reentrant lock, :attr:`lock`, that a fork waits for: no child inherits it while another thread holds it."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        register(self)
+
+    def before_fork(self) -> None:
+        """Wait for the thread that holds the lock. The forking thread may hold it itself; then both sides do."""
+        self.lock.acquire()
+
+    def after_fork(self, child: bool) -> None:  # noqa: ARG002 - the child inherits the lock of the forking thread
+        """Release the lock."""
+        self.lock.release()
 
 
 def _before() -> None:
