@@ -1,7 +1,8 @@
 """A store in this process's memory: the reference implementation, and the model that tests compare other stores with.
 
-One lock makes every call atomic as a whole, which is more than the contract requires. A row disappears with its last
-cell. Processes share nothing: a forked child works on its own copy, as it is between two calls.
+One lock makes every call atomic as a whole, which is more than the contract requires. An interrupt leaves no part of a
+call. A row disappears with its last cell. Processes share nothing: a forked child works on its own copy, as it is between
+two calls.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class MemoryStore(Store):
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, then verify them."""
-        with self._lock:
+        with self._lock, Deferred():
             self._check_open()
             for table in tables:
                 if table.name not in self._tables:
@@ -137,7 +138,7 @@ class MemoryStore(Store):
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
         """Remove tables and their contents."""
-        with self._lock:
+        with self._lock, Deferred():
             self._check_open()
             self._changes.count += 1
             for table in tables:
@@ -177,7 +178,7 @@ class MemoryStore(Store):
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - never durable
         """Write all cells atomically."""
         self.check_puts(puts)
-        with self._lock:
+        with self._lock, Deferred():
             found = self._table(table)
             for put in puts:
                 found.check_families([cell.family for cell in put.cells])
@@ -197,7 +198,7 @@ class MemoryStore(Store):
     ) -> bool:
         """Write ``put`` if the newest value of ``column`` is ``expected``."""
         self.check_puts((put,))
-        with self._lock:
+        with self._lock, Deferred():
             return self._compare_and_set(self._table(table), column, expected, put)
 
     def _compare_and_set(self, found: MemoryTable, column: Column, expected: bytes | None, put: Put) -> bool:
@@ -289,17 +290,16 @@ class MemoryStore(Store):
 
     def forget_arrivals(self, table: str, upto: int) -> None:
         """Forget the first writes, but never the last one."""
-        with self._lock:
+        with self._lock, Deferred():
             found = self._table(table)
             if found.written is None:
                 super().forget_arrivals(table, upto)
             self._changes.count += 1
-            with Deferred():
-                found.forget(upto)
+            found.forget(upto)
 
     def delete(self, table: str, deletes: Sequence[Delete]) -> None:
         """Delete exactly the given cell versions."""
-        with self._lock:
+        with self._lock, Deferred():
             found = self._table(table)
             for delete in deletes:
                 found.check_families([cell.family for cell in delete.cells])
@@ -313,7 +313,7 @@ class MemoryStore(Store):
 
     def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
         """Delete ranges of versions."""
-        with self._lock:
+        with self._lock, Deferred():
             found = self._table(table)
             for delete in deletes:
                 found.check_families([*(cell.family for cell in delete.cells), *(name for name, _ in delete.families)])
@@ -327,7 +327,7 @@ class MemoryStore(Store):
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows."""
-        with self._lock:
+        with self._lock, Deferred():
             found = self._table(table)
             self._changes.count += 1
             for key in rows:

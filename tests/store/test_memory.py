@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hbasemk.errors import ClosedError, StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Store, Table
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan, Store, Table
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
+from tests.support.interrupting import interrupted_at, place, points_of
 
 FLAG = (b"d", b"flag")
 
@@ -87,3 +89,65 @@ def test_closing_a_memory_store_removes_its_contents() -> None:
     store.close()
     with pytest.raises(ClosedError):
         store.verify([])
+
+
+TWO = [Table(name, (b"d",), ALL_VERSIONS, arrivals=True) for name in ("t", "u")]
+
+
+def _columns(*names: str) -> list[NewCell]:
+    return [NewCell(b"d", name.encode(), b"2", 2) for name in names]
+
+
+def _made() -> MemoryStore:
+    store = MemoryStore(transactions=True)
+    store.create_tables(TWO[:1])
+    store.write("t", [Put(row, [NewCell(b"d", name, b"1", 1) for name in (b"b", b"x")]) for row in (b"1", b"2")])
+    return store
+
+
+def _shown(store: MemoryStore) -> tuple[list[Row], list[Row], list[bytes]]:
+    """Return the cells by whole rows and by columns, and the rows in the order of their writes."""
+    names = [(b"d", name) for name in (b"a", b"b", b"x")]
+    whole = store.scan("t", Scan(None, None, 100, versions=ALL_VERSIONS))
+    single = store.scan("t", Scan(None, None, 100, columns=names, versions=ALL_VERSIONS))
+    _, written, _ = store.arrivals("t", 0, 100, names)
+    return whole, single, [row.key for row in written]
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(
+            lambda store: store.write("t", [Put(b"1", _columns("a", "b")), Put(b"3", _columns("b"))]), id="write"
+        ),
+        pytest.param(
+            lambda store: store.check_and_write("t", (b"d", b"b"), b"1", Put(b"1", _columns("a", "b"))),
+            id="check_and_write",
+        ),
+        pytest.param(
+            lambda store: store.delete(
+                "t", [Delete(row, [CellVersion(b"d", b"b", 1), CellVersion(b"d", b"x", 1)]) for row in (b"1", b"2")]
+            ),
+            id="delete",
+        ),
+        pytest.param(
+            lambda store: store.delete_below(
+                "t", [DeleteBelow(b"1", [CellVersion(b"d", b"b", 2)]), DeleteBelow(b"2", (), [(b"d", 2)])]
+            ),
+            id="delete_below",
+        ),
+        pytest.param(lambda store: store.delete_rows("t", [b"1", b"2"]), id="delete_rows"),
+        pytest.param(lambda store: store.create_tables(TWO), id="create_tables"),
+    ],
+)
+def test_an_interrupt_leaves_a_call_in_memory_whole_or_not_made(change: Callable[[MemoryStore], object]) -> None:
+    before, after = _made(), _made()
+    change(after)
+    for point in points_of(lambda: change(_made())):
+        store = _made()
+        interrupted_at(point, lambda store=store: change(store))  # type: ignore[misc]
+        assert _shown(store) in (_shown(before), _shown(after)), place(point)
+        assert all(row.order == sorted(row.versions) for row in store._tables["t"].rows.values()), place(point)
+        store.create_tables(TWO)
+        assert store.arrivals("u", 0, 100, ()).complete, place(point)
