@@ -114,7 +114,7 @@ class PeriodicWork(Committing):
         try:
             self._outcomes.resolve_pending()
             self._branches.resolve_pending()
-            self._lease.release(self._clock.issued_ms)
+            self._clock.release_lease()
             self._advance(closing=True)
         except (StoreError, ClosedError):
             self._lease.forget()

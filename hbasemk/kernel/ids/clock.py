@@ -26,6 +26,7 @@ class IdClock:
         self._ms = 0
         self._counters = [0, revisions.BRANCH_BIT]
         self._seen = 0
+        self._released = False
 
     def observe(self, revision: int) -> None:
         """Record an id found in the journal or in a cell; every later id is greater."""
@@ -36,10 +37,11 @@ class IdClock:
         """Renew the lease if it is due, so that a running commit does not look like that of a dead writer."""
         self._lease.keep()
 
-    @property
-    def issued_ms(self) -> int:
-        """The highest ms, since the repository's epoch, for which an id was issued."""
-        return self._ms
+    def release_lease(self) -> None:
+        """Release the machine id when closing. Ids that other threads have got are inside the lease; there are no more."""
+        with self._lock:
+            self._released = True
+            self._lease.release(self._ms)
 
     def next(self, above: int, *, branch: bool = False) -> int:
         """Issue an id that is greater than ``above`` and than every observed id.
@@ -54,7 +56,7 @@ class IdClock:
     def _next(self, above: int, branch: bool) -> int:
         with self._lock:
             if not self._lease.held:
-                if self._runtime.closed:
+                if self._released or self._runtime.closed:
                     raise ClosedError("the repository has been closed; nothing was committed")
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 
 import pytest
 
 from hbasemk import ClockSkewError, LeaseLostError, RevisionOverflowError, Settings, StoreNotAppliedError
+from hbasemk.errors import ClosedError
 from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.store.abc import ALL_VERSIONS, Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
@@ -127,6 +131,35 @@ def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore
     revision = second.clock.next(0)
     assert revisions.machine_of(revision) == 7
     assert revision > max(ids)
+
+
+def test_an_id_issued_while_the_lease_is_released_is_inside_it(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Its own clock is ahead of the store's, so the time alone does not put the end of the lease behind its ids.
+    instance = open_instance(store, world, skew_ms=1000)
+    add(instance, "/a")
+    release = instance.lease.release
+    issued: list[int] = []
+
+    def commit() -> None:
+        with contextlib.suppress(ClosedError):
+            issued.append(instance.clock.next(0))
+
+    thread = threading.Thread(target=commit)
+
+    def release_beside(*arguments: int) -> None:
+        world.advance(0.01)
+        thread.start()
+        # A shorter time could only make the test succeed by mistake.
+        thread.join(0.2)
+        release(*arguments)
+
+    monkeypatch.setattr(instance.lease, "release", release_beside)
+    instance.close()
+    thread.join()
+    ends = {machine: record.end for machine, record in all_leases(instance.store).items()}
+    assert all(revisions.ms_of(one) < ends[revisions.machine_of(one)] for one in issued)
 
 
 @pytest.mark.parametrize("skew", [-600_000, -6000, 6000, 600_000])
