@@ -24,7 +24,7 @@ class Connection:
         self.durable: bool | None = None
         self.committing = False
         self.unsound = False
-        """Whether the pool must close the connection: its cache may differ from the file, or it cannot write to the file."""
+        """Whether the pool must close the connection: it may read an old state of the file, or cannot write to the file."""
         self.writes = 0
 
     def begin(self, durable: bool) -> None:

@@ -166,6 +166,13 @@ class Connections:
                 raise
             except sqlite3.Error as error:
                 self._raise_unless_repeatable(error, connection, begun)
+            except _SignalArrivedError:
+                raise
+            except BaseException:
+                # It may refer to the cursor of a statement that has not ended, and that would keep an old state of the file.
+                if connection is not None:
+                    connection.unsound = True
+                raise
             finally:
                 self._give_back(connection, usable)
             if interrupts.arrived:

@@ -6,13 +6,14 @@ import os
 import random
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import Get, NewCell, Put, Table
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore, log_size
+from hbasemk.store.sqlite import SqliteStore, cells, log_size
 from tests.support.sqlite import FLAG, TABLES, flag
 
 
@@ -49,7 +50,32 @@ def test_many_named_columns_are_read_as_in_memory(store: SqliteStore, seed: int)
     assert len([one for one in statements if one.startswith("SELECT qualifier")]) <= 12, statements
 
 
+def _raise_memory_error(*_: object) -> None:
+    raise MemoryError
+
+
 class TestCalls:
+    @pytest.mark.parametrize("families", [[b"d"], [b"d", b"e"]], ids=["single statement", "transaction"])
+    def test_an_error_within_a_read_keeps_no_old_state(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, families: list[bytes]
+    ) -> None:
+        tables = [Table("t", (b"d", b"e"), 1)]
+        with closing(SqliteStore(str(path), busy_timeout=0.1)) as store, closing(SqliteStore(str(path))) as other:
+            for one in (store, other):
+                one.create_tables(tables)
+            other.write("t", [Put(b"r", [NewCell(b"d", b"%d" % number, b"1", 1) for number in range(100)])])
+            store.read("t", [Get(b"r")])
+            get = Get(b"r", families=families)
+            with monkeypatch.context() as patch:
+                patch.setattr(cells, "new_cell", _raise_memory_error)
+                with pytest.raises(MemoryError) as raised:
+                    store.read("t", [get])
+            # The error refers to the cursor of a statement that has not ended.
+            assert raised.value.__traceback__ is not None
+            other.write("t", [Put(b"r", [NewCell(b"d", b"0", b"2", 2)])])
+            assert store.read("t", [get])[0].cells[0].value == b"2"
+            store.write("t", [Put(b"r", [NewCell(b"d", b"0", b"3", 3)])])
+
     def test_an_interrupted_write_leaves_nothing_and_the_store_usable(self, path: Path) -> None:
         interrupted = [True]
 
