@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from hbasemk.errors import RevisionCollectedError, StoreError
+from hbasemk.errors import ClosedError, RevisionCollectedError, StoreError
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
@@ -244,10 +244,13 @@ class Outcomes:
         self.quietly(self.resolve_pending)
 
     def quietly(self, call: Callable[[], object]) -> bool:
-        """Make a call that will be repeated later anyway, ignoring a StoreError; return whether there was none."""
+        """Make a call that will be repeated later anyway, unless the repository is closed; return whether it succeeded.
+
+        A StoreError or ClosedError is ignored.
+        """
         try:
             call()
-        except StoreError:
+        except (StoreError, ClosedError):
             return False
         return True
 

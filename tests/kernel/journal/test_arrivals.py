@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
@@ -139,6 +139,30 @@ def test_an_own_commit_is_visible_after_the_store_failed_behind_it(store: Store,
     assert one.require(one.head(), "/b").properties["n"] == 0
     assert one.journal.knows(revision)
     assert not one.journal.lacks_own_commit
+
+
+def test_a_commit_whose_store_is_closed_behind_it_has_succeeded(store: Store, world: World) -> None:
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+    closed: list[bool] = []
+
+    def before(call: Call) -> None:
+        if call.method == "write_if":
+            add(two, "/between")
+        if closed:
+            raise ClosedError("the store is closed")
+
+    def after(call: Call) -> None:
+        if call.method == "write_if":
+            closed.append(True)
+
+    faulty.before, faulty.after = before, after
+    revision = add(one, "/b")
+    assert closed
+    two.poll()
+    assert two.journal.knows(revision)
+    faulty.before = faulty.after = None
 
 
 def test_a_store_may_have_both_transactions_and_parallel_calls(world: World) -> None:
