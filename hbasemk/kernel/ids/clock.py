@@ -7,9 +7,9 @@ store's clock. An id that this instance has seen may be further ahead (``docs/pr
 
 from __future__ import annotations
 
-from hbasemk.errors import ClockSkewError, ClosedError
+from hbasemk.errors import ClockSkewError
 from hbasemk.format import revisions
-from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.ids.lease import Lease, closed
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -26,7 +26,6 @@ class IdClock:
         self._ms = 0
         self._counters = [0, revisions.BRANCH_BIT]
         self._seen = 0
-        self._released = False
 
     def observe(self, revision: int) -> None:
         """Record an id found in the journal or in a cell; every later id is greater."""
@@ -40,7 +39,7 @@ class IdClock:
     def release_lease(self) -> None:
         """Release the machine id when closing. Ids that other threads have got are inside the lease; there are no more."""
         with self._lock:
-            self._released = True
+            self._lease.is_closed = True
             self._lease.release(self._ms)
 
     def next(self, above: int, *, branch: bool = False) -> int:
@@ -56,8 +55,8 @@ class IdClock:
     def _next(self, above: int, branch: bool) -> int:
         with self._lock:
             if not self._lease.held:
-                if self._released or self._runtime.closed:
-                    raise ClosedError("the repository has been closed; nothing was committed")
+                if self._lease.is_closed or self._runtime.closed:
+                    raise closed()
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
             self._check_not_ahead()

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from hbasemk.errors import FormatError, LeaseLostError, SchemaVersionError, StoreNotAppliedError, StoreUnusableError
+from hbasemk.errors import (
+    ClosedError,
+    FormatError,
+    LeaseLostError,
+    SchemaVersionError,
+    StoreNotAppliedError,
+    StoreUnusableError,
+)
 from hbasemk.format import revisions, schema
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord, record_of
@@ -54,6 +61,8 @@ class Lease:
         self._renewed_at = 0.0
         self._observed: dict[int, tuple[bytes, float]] = {}
         self.machine = 0
+        self.is_closed = False
+        """Whether the instance has been closed, and so its lease is released for good."""
         self.server = ServerClock(store, runtime)
 
     @property
@@ -349,15 +358,25 @@ class Lease:
         # After a lost reply, the second attempt finds the value that the first one wrote.
         return lease_of(self.store, machine) == record
 
-    def lost(self) -> LeaseLostError:
-        """Drop the lease, and return the error for it: another process has taken over the machine id, or closed its log."""
+    def lost(self) -> LeaseLostError | ClosedError:
+        """Drop the lease, and return the error for it: another process has taken over the machine id, or closed its log.
+
+        ClosedError if this instance has released it, because it is closed.
+        """
         self._record = None
+        if self.is_closed:
+            return closed()
         return LeaseLostError(
             f"this process lost machine id {self.machine:#06x} of the repository at {self.store.location}: another process "
             "ended its lease, because this process did not renew it in time (it was paused, or the store was out of reach). "
             "The commit was not made; the next commit claims a new machine id.",
             machine=self.machine,
         )
+
+
+def closed() -> ClosedError:
+    """Return the error for a commit that needs the lease of a closed instance."""
+    return ClosedError("the repository has been closed; nothing was committed")
 
 
 def _above_horizon(settings: Row) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.errors import StoreNotAppliedError
+from hbasemk.errors import ClosedError, StoreNotAppliedError
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
@@ -43,6 +43,18 @@ def test_a_log_names_the_holder_and_machine_of_its_ids_although_the_lease_change
     announcements._nonce, announcements._machine = lease
     assert written == [(lease[0], schema.log_key(lease[1]))]
     assert announcements._acknowledged < revision
+
+
+def test_a_commit_beside_the_close_of_its_instance_does_not_blame_another_process(
+    store: MemoryStore, world: World
+) -> None:
+    instance = open_instance(store, world, mac=1)
+    revision = instance.announcements.next(0)
+    instance.close()
+    with pytest.raises(ClosedError, match="nothing was committed"):
+        instance.announcements.announce(revision)
+    with pytest.raises(ClosedError, match="nothing was committed"):
+        instance.lease.renew()
 
 
 def test_a_bound_is_announced_in_time_although_something_else_renews_the_lease(
