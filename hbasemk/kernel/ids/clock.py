@@ -23,6 +23,8 @@ class IdClock:
         self._settings = settings
         self._lease = lease
         self._lock = runtime.lock()
+        # Another one, because a claim or a renewal of the lease calls the store while it holds the first one.
+        self._observing = runtime.lock()
         self._ms = 0
         self._counters = [0, revisions.BRANCH_BIT]
         self._seen = 0
@@ -30,7 +32,8 @@ class IdClock:
     def observe(self, revision: int) -> None:
         """Record an id found in the journal or in a cell; every later id is greater."""
         if revision > self._seen:
-            self._seen = revision
+            with self._observing:
+                self._seen = max(self._seen, revision)
 
     def keep_lease(self) -> None:
         """Renew the lease if it is due, so that a running commit does not look like that of a dead writer."""

@@ -133,6 +133,29 @@ def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore
     assert revision > max(ids)
 
 
+def test_ids_are_greater_than_all_that_several_threads_observe(store: MemoryStore, world: World) -> None:
+    clock = open_instance(store, world).clock
+    lower = clock.next(0) + (10 << 24)
+    higher = lower + (10 << 24)
+    others = [threading.Thread(target=clock.observe, args=(higher,))]
+    observed = others[0]
+
+    class Lower(int):
+        """Another thread observes a higher id while this one is compared."""
+
+        def __gt__(self, other: int) -> bool:
+            greater = super().__gt__(other)
+            if others:
+                others.pop().start()
+                # A shorter time could only make the test succeed by mistake.
+                observed.join(0.2)
+            return greater
+
+    clock.observe(Lower(lower))
+    observed.join()
+    assert clock.next(0) > higher
+
+
 def test_an_id_issued_while_the_lease_is_released_is_inside_it(
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
