@@ -141,7 +141,7 @@ def test_a_commit_does_not_take_a_trimmed_conflict_for_a_revision_that_never_was
 def test_a_row_that_a_repeated_request_creates_again_takes_no_cells_with_it(store: Store, world: World) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     revision = commit(one, AddNode("/a", {"p": 0}))
-    one.lease.release(one.clock.issued_ms)
+    one.clock.release_lease()
     kept = row_of(store, revision)
     trim(other, world)
     before = tree(other)
