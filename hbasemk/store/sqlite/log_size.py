@@ -53,6 +53,8 @@ class LogSize:
             stuck = connection.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             connection.sql.execute("PRAGMA busy_timeout=0")
         except (OSError, sqlite3.Error):
+            # It may still wait for locks.
+            connection.unsound = True
             return False
         # The higher limit keeps writers from waiting again and again for a reader that is stopped in a call.
         self._limit = size + LOG_BOUND if stuck else LOG_BOUND

@@ -55,6 +55,23 @@ def _raise_memory_error(*_: object) -> None:
 
 
 class TestCalls:
+    def test_a_connection_that_could_not_truncate_the_log_does_not_wait_in_later_calls(
+        self, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(log_size, "WRITES_PER_LOG_CHECK", 1)
+        store._connections._log._limit = 0
+
+        def authorize(action: int, name: str | None, *_: str | None) -> int:
+            is_checkpoint = action == sqlite3.SQLITE_PRAGMA and name == "wal_checkpoint"
+            return sqlite3.SQLITE_DENY if is_checkpoint else sqlite3.SQLITE_OK
+
+        for connection in store._connections._idle:
+            connection.sql.set_authorizer(authorize)
+        store.write("one", [flag(b"r")])
+        assert store.read("one", [Get(b"r")])[0].cells[0].value == b"1"
+        waits = [one.sql.execute("PRAGMA busy_timeout").fetchone()[0] for one in store._connections._idle]
+        assert waits == [0]
+
     @pytest.mark.parametrize("families", [[b"d"], [b"d", b"e"]], ids=["single statement", "transaction"])
     def test_an_error_within_a_read_keeps_no_old_state(
         self, path: Path, monkeypatch: pytest.MonkeyPatch, families: list[bytes]
