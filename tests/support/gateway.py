@@ -20,13 +20,18 @@ from hbasemk.store.hbase.wire import Wire
 
 
 class Clock:
-    """A monotonic clock that a test can advance."""
+    """A monotonic clock that a test can advance, and stop: then only the test moves it."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
+        self._stopped_at: float | None = None
+
+    def stop(self) -> None:
+        """Stand still from now on, except for what the test adds."""
+        self._stopped_at = time.monotonic()
 
     def __call__(self) -> float:
-        return time.monotonic() + self.ahead
+        return (time.monotonic() if self._stopped_at is None else self._stopped_at) + self.ahead
 
 
 class Close(Exception):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -38,6 +39,23 @@ def read(store: HBaseStore, row: bytes = b"r") -> bytes:
     value = store.read("t", [Get(row)])[0].cells[0].value
     assert value == row
     return value
+
+
+BRIEF = 1.5
+"""A timeout in seconds, for calls that get no answer. It is longer than the wait that says something about a gateway."""
+
+
+@contextmanager
+def brief(store: HBaseStore) -> Iterator[None]:
+    """Bound each call of the block by :data:`BRIEF`.
+
+    A test opens the connection before the block. Then nothing that must succeed in the block depends on the speed of the machine.
+    """
+    usual, store._client._timeout = store._client._timeout, BRIEF
+    try:
+        yield
+    finally:
+        store._client._timeout = usual
 
 
 def silent_for(gateway: FakeGateway, *methods: str) -> None:

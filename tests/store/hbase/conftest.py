@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.store.hbase import Address, HBaseStore, Transport
+from hbasemk.store.hbase import Address, HBaseStore, Transport, failover, handshake
 from tests.support.gateway import Clock, FakeGateway, fake_gateway
 from tests.support.gateway_stores import gateways_of
 
@@ -51,6 +51,19 @@ def unused_port() -> Iterator[Callable[[], int]]:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that failed stays left out until the end of the test, however slow the machine is."""
+    monkeypatch.setattr(failover, "FIRST_PAUSE", 3600)
+    monkeypatch.setattr(failover, "LONGEST_PAUSE", 3600)
+
+
+@pytest.fixture
+def long_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that closes a connection is asked for its settings for as long as a slow machine needs."""
+    monkeypatch.setattr(handshake, "_DIAGNOSIS_SECONDS", 60)
 
 
 @pytest.fixture

@@ -95,6 +95,7 @@ def test_the_error_is_that_of_the_last_address(network: Network, unused_port: Ca
     store.close()
 
 
+@pytest.mark.usefixtures("long_diagnosis")
 def test_a_diagnosis_reaches_the_next_address(network: Network) -> None:
     network.addresses = ["127.0.0.9", "127.0.0.1"]
     network.silent = {"127.0.0.9"}

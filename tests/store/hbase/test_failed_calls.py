@@ -13,7 +13,7 @@ from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore
 from tests.support.gateway import Close, FakeGateway, ReceivedCall, speaker
-from tests.support.gateway_stores import PUT, read, silent_for
+from tests.support.gateway_stores import PUT, brief, read, silent_for
 
 
 def closing_on(gateway: FakeGateway, *connections: int) -> None:
@@ -77,25 +77,23 @@ def test_a_request_that_was_not_sent_completely_was_not_applied() -> None:
         store.close()
 
 
-def test_a_timeout_leaves_reads_not_applied_and_writes_unknown(
-    gateway: FakeGateway, open_store: Callable[..., HBaseStore]
-) -> None:
-    store = open_store(timeout=1.5)
-    silent_for(gateway, "get", "put", "checkAndPut")
-    with pytest.raises(StoreNotAppliedError, match="no answer within"):
+def test_a_timeout_leaves_reads_not_applied_and_writes_unknown(gateway: FakeGateway, store: HBaseStore) -> None:
+    calls: list[tuple[type[StoreError], Callable[[], object]]] = [
+        (StoreNotAppliedError, lambda: read(store)),
+        (StoreUnknownError, lambda: store.write("t", [PUT])),
+        (StoreUnknownError, lambda: store.check_and_write("t", (b"d", b"q"), None, PUT)),
+    ]
+    for error, call in calls:
+        gateway.script = lambda received: None
         read(store)
-    with pytest.raises(StoreUnknownError, match="no answer within"):
-        store.write("t", [PUT])
-    with pytest.raises(StoreUnknownError):
-        store.check_and_write("t", (b"d", b"q"), None, PUT)
+        silent_for(gateway, "get", "put", "checkAndPut")
+        with brief(store), pytest.raises(error, match="no answer within"):
+            call()
     gateway.script = lambda received: None
     assert read(store) == b"r"
 
 
-def test_a_late_answer_is_never_taken_for_the_next_call(
-    gateway: FakeGateway, open_store: Callable[..., HBaseStore]
-) -> None:
-    store = open_store(timeout=1.5)
+def test_a_late_answer_is_never_taken_for_the_next_call(gateway: FakeGateway, store: HBaseStore) -> None:
     late = threading.Event()
 
     def script(received: ReceivedCall) -> None:
@@ -103,7 +101,8 @@ def test_a_late_answer_is_never_taken_for_the_next_call(
             late.wait(30)
 
     gateway.script = script
-    with pytest.raises(StoreNotAppliedError):
+    read(store, b"first")
+    with brief(store), pytest.raises(StoreNotAppliedError):
         read(store, b"late")
     late.set()
     for number in range(5):

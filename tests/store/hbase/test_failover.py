@@ -14,13 +14,14 @@ import pytest
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.store.abc import NewCell, Put
-from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore, failover
 from hbasemk.store.hbase.failover import FIRST_PAUSE
 from hbasemk.store.hbase.gateway import THRIFT1
 from hbasemk.testing.store.base import together
 from tests.support.gateway import Clock, FakeGateway, ReceivedCall, speaker
 from tests.support.gateway_stores import (
     PUT,
+    brief,
     closes,
     gateways_of,
     read,
@@ -98,7 +99,10 @@ def test_a_call_moves_on_when_a_gateway_refuses_the_connection(
     assert [received.method for received in two.received] == ["put", "get"]
 
 
-def test_a_call_moves_on_when_a_gateway_resets_new_connections(two: FakeGateway, open_on: Open) -> None:
+def test_a_call_moves_on_when_a_gateway_resets_new_connections(
+    two: FakeGateway, open_on: Open, clock: Clock
+) -> None:
+    clock.stop()  # so that the pause of the gateway does not end
     tried: list[int] = []
 
     def reset(sock: socket.socket) -> None:
@@ -116,11 +120,14 @@ def test_a_call_moves_on_when_a_gateway_resets_new_connections(two: FakeGateway,
     assert len(two.received) == 6
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_gateway_that_hangs_when_a_connection_opens_delays_one_call_only(two: FakeGateway, open_on: Open) -> None:
     tried: list[int] = []
     stop = threading.Event()
     with speaker(lambda sock: (tried.append(1), stop.wait(30), None)[2]) as port:
         store = open_on(port, two, connect_timeout=0.2)
+        # On a busy machine a connection to the other gateway may take longer.
+        gateways_of(store)[1]._connect_timeout = 30
         for _ in range(5):
             store.write("t", [PUT])
         assert len(tried) == 1
@@ -164,13 +171,14 @@ def test_a_write_that_was_not_sent_completely_moves_on(two: FakeGateway, open_on
     assert [received.method for received in two.received] == ["put"]
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_gateway_that_hangs_is_left_when_the_call_times_out(
     one: FakeGateway, two: FakeGateway, open_on: Open
 ) -> None:
-    store = open_on(one, two, timeout=0.5)
+    store = open_on(one, two)
     read(store)
     silent_for(one, "put", "get")
-    with pytest.raises(StoreUnknownError, match="no answer within"):
+    with brief(store), pytest.raises(StoreUnknownError, match="no answer within"):
         store.write("t", [PUT])
     store.write("t", [PUT])
     read(store)
@@ -178,12 +186,14 @@ def test_a_gateway_that_hangs_is_left_when_the_call_times_out(
     assert [received.method for received in two.received] == ["put", "get"]
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_read_that_times_out_was_not_applied_and_the_next_one_goes_elsewhere(
     one: FakeGateway, two: FakeGateway, open_on: Open
 ) -> None:
-    store = open_on(one, two, timeout=0.5)
+    store = open_on(one, two)
+    read(store)
     silent_for(one, "get")
-    with pytest.raises(StoreNotAppliedError, match="no answer within"):
+    with brief(store), pytest.raises(StoreNotAppliedError, match="no answer within"):
         read(store)
     read(store)
     assert len(two.received) == 1
@@ -237,8 +247,10 @@ def test_when_all_gateways_are_left_out_each_call_tries_them(one: FakeGateway, t
 
 @pytest.mark.parametrize("method", ["verify", "create_tables"])
 def test_opening_names_the_gateway_of_another_thrift_version(
-    method: str, one: FakeGateway, two: FakeGateway, open_on: Open
+    method: str, one: FakeGateway, two: FakeGateway, open_on: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Opening ignores a gateway that does not answer in this time.
+    monkeypatch.setattr(failover, "FAIR_WAIT", 30)
     two.kind = THRIFT1
     store = open_on(one, two)
     with pytest.raises(StoreUnusableError, match=f"127.0.0.1:{two.port} is HBase's Thrift1 gateway"):
@@ -260,6 +272,7 @@ def test_opening_ignores_a_gateway_that_is_away(
 def test_a_gateway_that_becomes_a_wrong_one_is_left_with_a_warning(
     one: FakeGateway, two: FakeGateway, open_on: Open, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    clock.stop()
     store = open_on(one, two)
     one.kind = THRIFT1
     read(store)

@@ -12,7 +12,7 @@ import pytest
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.abc import Get, NewCell, Put
-from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore, handshake
 from hbasemk.store.hbase.gateway import THRIFT1
 from tests.support.gateway import fake_gateway, speaker
 
@@ -21,7 +21,7 @@ THRIFT2_REPLY = b"\x80\1\0\2\0\0\0\x13" + TYPE + b"\0\0\0\1\x08\0\0\0\0\0\2\0"
 UNKNOWN_METHOD = b"\x80\1\0\3\0\0\0\x13" + TYPE + b"\0\0\0\1\x0b\0\1\0\0\0\7unknown\x08\0\2\0\0\0\1\0"
 
 
-def error_at(port: int, timeout: float = 10.0) -> StoreError:
+def error_at(port: int, timeout: float = 60.0) -> StoreError:
     """The error of a write to a store there: one that tried too much would call it unknown."""
     store = HBaseStore([Address("127.0.0.1", port)], timeout=timeout)
     try:
@@ -104,7 +104,9 @@ def test_silence_is_distinguished_from_refusal_and_was_not_applied() -> None:
     assert "busy" in error.message
 
 
-def test_a_gateway_without_free_workers_may_be_retried() -> None:
+def test_a_gateway_without_free_workers_may_be_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A slow machine may close the connection much later than a gateway does.
+    monkeypatch.setattr(handshake, "_SILENT_SECONDS", 30)
     with speaker(lambda sock: None) as port:
         error = error_at(port)
     assert isinstance(error, StoreNotAppliedError)
@@ -133,6 +135,7 @@ def framed_compact(sock: socket.socket) -> None:
         sock.recv(1)
 
 
+@pytest.mark.usefixtures("long_diagnosis")
 @pytest.mark.parametrize(
     ("answer", "named"),
     [

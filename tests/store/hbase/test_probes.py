@@ -29,6 +29,7 @@ Open = Callable[..., HBaseStore]
 def test_a_failed_gateway_is_used_again_when_it_answers(
     one: FakeGateway, two: FakeGateway, open_on: Open, clock: Clock
 ) -> None:
+    clock.stop()
     store = open_on(one, two)
     one.script = closes
     read(store)
@@ -105,6 +106,7 @@ def test_a_gateway_may_answer_one_thread_while_another_leaves_it_out(
 def test_pauses_grow_up_to_a_limit(
     two: FakeGateway, open_on: Open, clock: Clock, unused_port: Callable[[], int]
 ) -> None:
+    clock.stop()
     store = open_on(unused_port(), two)
     first, _ = gateways_of(store)
     read(store)

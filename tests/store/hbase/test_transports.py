@@ -19,7 +19,7 @@ from hbasemk.errors import (
     StoreUnusableError,
 )
 from hbasemk.store.abc import Get, NewCell, Put, Scan
-from hbasemk.store.hbase import Address, HBaseStore, Transport
+from hbasemk.store.hbase import Address, HBaseStore, Transport, handshake
 from hbasemk.testing.store.base import together
 from tests.support.certificates import Authority
 from tests.support.gateway import ReceivedCall, fake_gateway, speaker
@@ -64,6 +64,7 @@ def test_every_kind_of_message_arrives_unchanged(framing: Any, protocol: Any, op
         assert len(gateway.connections) == 1
 
 
+@pytest.mark.usefixtures("long_diagnosis")
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
 @pytest.mark.parametrize(("other_framing", "other_protocol"), PLAIN)
 def test_a_gateway_with_other_settings_is_named(
@@ -72,7 +73,7 @@ def test_a_gateway_with_other_settings_is_named(
     if (framing, protocol) == (other_framing, other_protocol):
         return
     with fake_gateway(Transport(other_framing, other_protocol)) as gateway:
-        store = open_over(gateway.port, Transport(framing, protocol), connect_timeout=1.5)
+        store = open_over(gateway.port, Transport(framing, protocol), timeout=60, connect_timeout=60)
         error = error_of(store)
         assert f"127.0.0.1:{gateway.port}" in error.message
         settings = f"transport={other_framing}&protocol={other_protocol}"
@@ -203,10 +204,14 @@ def test_a_gateway_that_is_silent_in_the_handshake_of_tls_was_not_applied(
         stop.set()
 
 
-def test_a_plain_client_is_asked_to_use_tls(authority: Authority, open_over: Open) -> None:
+def test_a_plain_client_is_asked_to_use_tls(
+    authority: Authority, open_over: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It ends without a result.
+    monkeypatch.setattr(handshake, "_DIAGNOSIS_SECONDS", 0.2)
     with fake_gateway(context=authority.server_context("127.0.0.1")) as gateway:
         for transport in (Transport(), Transport("framed"), Transport("http")):
-            error = error_of(open_over(gateway.port, transport, connect_timeout=1))
+            error = error_of(open_over(gateway.port, transport, timeout=60, connect_timeout=60))
             assert f"127.0.0.1:{gateway.port}" in error.message
             assert "TLS server" in error.message or "being stopped or started" in error.message
 
