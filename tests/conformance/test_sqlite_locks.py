@@ -37,14 +37,14 @@ if "opens" in sys.argv:
 with hbasemk.connect(url, poll_interval=0) as repo:
     repo.run(lambda change: change.add("/" + name))
     for number in itertools.count():
-        if time.monotonic() >= until:
+        if number and time.monotonic() >= until:
             break
         commit(repo, number)
 """
 COMES_AND_GOES = """
 hbasemk.connect(url, poll_interval=0).run(lambda change: change.add("/" + name))
 for number in itertools.count():
-    if time.monotonic() >= until:
+    if number and time.monotonic() >= until:
         break
     with hbasemk.connect(url, poll_interval=0) as repo:
         commit(repo, number)

@@ -69,7 +69,7 @@ sys.exit(os.waitpid(child, 0)[1])
 """
 
 FORK_DURING_CALLS = """
-store = SqliteStore(path, busy_timeout=5)
+store = SqliteStore(path, busy_timeout=60)
 stop = threading.Event()
 def work(number):
     turn = 0

@@ -35,7 +35,7 @@ COLLEAGUE = User(64_002, 64_002, (64_010,))
 READER = User(64_003, 64_003)
 
 HEAD = """
-import os, signal, sqlite3, sys, time
+import os, select, signal, sqlite3, sys, time
 # Import all modules now: the user may not be able to read the interpreter's files later.
 import hbasemk, hbasemk.branch, hbasemk.store.sqlite, hbasemk.cli.main, hbasemk.transfer.exporter, hbasemk.kernel.log
 import mmap, rich.progress, rich.table, hbasemk.check, encodings.idna, random, pwd, urllib.parse
@@ -202,9 +202,8 @@ while True:
 
     def test_reads_are_correct_beside_writers_that_start_and_end(self, path: Path, folder: Path) -> None:
         write = """
-until = time.monotonic() + 4
 number = 0
-while time.monotonic() < until:
+while not select.select([sys.stdin], [], [], 0)[0]:
     with hbasemk.connect(url, poll_interval=0) as repo:
         for _ in range(3):
             number += 1
@@ -214,7 +213,7 @@ say(number)
         read = """
 until = time.monotonic() + 4
 seen = set()
-while time.monotonic() < until:
+while time.monotonic() < until or len(seen) < 2:
     with hbasemk.connect(url, poll_interval=0) as repo:
         for _ in range(20):
             node = repo.refresh()["/a"]
@@ -223,9 +222,12 @@ while time.monotonic() < until:
             seen.add(node["x"])
 say(len(seen))
 """
-        started = [Running(OWNER, write, path), Running(READER, read, path), Running(READER, read, path)]
-        written, *seen = [int(one.line()) for one in started]
-        for one in started:
+        writer, *readers = [Running(OWNER, write, path), Running(READER, read, path), Running(READER, read, path)]
+        seen = [int(one.line()) for one in readers]
+        # The writer goes on until both readers have seen enough.
+        writer.go()
+        written = int(writer.line())
+        for one in (writer, *readers):
             one.end()
         assert written > 3
         assert min(seen) > 1
@@ -251,7 +253,7 @@ say(len(seen))
 
 
 WATCH_ONE = """
-found = repo.watch(timeout=20)
+found = repo.watch(timeout=60)
 say("watching")
 next(found)
 say("seen", repo.head["/a"]["x"])

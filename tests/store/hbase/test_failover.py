@@ -99,9 +99,7 @@ def test_a_call_moves_on_when_a_gateway_refuses_the_connection(
     assert [received.method for received in two.received] == ["put", "get"]
 
 
-def test_a_call_moves_on_when_a_gateway_resets_new_connections(
-    two: FakeGateway, open_on: Open, clock: Clock
-) -> None:
+def test_a_call_moves_on_when_a_gateway_resets_new_connections(two: FakeGateway, open_on: Open, clock: Clock) -> None:
     clock.stop()  # so that the pause of the gateway does not end
     tried: list[int] = []
 
