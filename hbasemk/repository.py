@@ -243,8 +243,8 @@ class Repository:
         """Return an iterator over new commits to the subtree of ``path``, from now on or after ``since``.
 
         The iterator yields each revision once as a :class:`LogEntry`, in the order in which this instance sees them. It ends
-        when it or the repository is closed, or after ``timeout`` seconds without an entry. An outage of the store does not
-        end it.
+        when it or the repository is closed, or after ``timeout`` seconds without an entry. Without background polling
+        it polls once more before the timeout ends it. An outage of the store does not end it.
 
         ``since`` is one of: the ``resume_token`` of a watch, also of an earlier process, so that both watches together miss
         and repeat nothing; a snapshot of any Repository object on this repository; or the id of a trunk revision. For the

@@ -60,6 +60,7 @@ class Watch(Iterator[LogEntry]):
         self._timeout = timeout
         self._until = float("inf") if timeout is None else time.monotonic() + timeout
         self._polls = polls
+        self._polled_at_end = False
         self._read: tuple[Batch | None, Sequence[LogEntry]] = (None, ())
         self._last: str | None = None
         self._closed = False
@@ -104,6 +105,7 @@ class Watch(Iterator[LogEntry]):
                         continue
                     if self._timeout is not None:
                         self._until = time.monotonic() + self._timeout
+                        self._polled_at_end = False
                     # Nothing here can be interrupted: what is counted is also returned.
                     self._last = entry.revision
                     batch.given += 1
@@ -126,12 +128,14 @@ class Watch(Iterator[LogEntry]):
             if self._feed.advance(instance).revisions:
                 return
         left = self._until - time.monotonic()
-        if left <= 0:
+        if left <= 0 and (self._polled_at_end or not self._polls):
             self._closed = True
         elif not self._polls:
             self._bell.wait(min(left, LONGEST_SILENCE))
         else:
             self._bell.wait(min(left, POLL_EVERY))
+            # The caller may have been busy since the last entry, so that nothing has polled in the whole time.
+            self._polled_at_end = left <= POLL_EVERY
             if not self._closed:
                 with time_limit(instance.runtime, BRIEFLY):
                     instance.poll()

@@ -11,6 +11,7 @@ from hbasemk import InvalidPathError
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
+from tests.support.watches import increments
 
 
 def test_a_watch_returns_commits_after_the_call_even_before_its_first_poll(opened: Instances) -> None:
@@ -20,6 +21,19 @@ def test_a_watch_returns_commits_after_the_call_even_before_its_first_poll(opene
     assert [entry.message for entry in watching] == ["first"]
     with pytest.raises(InvalidPathError):
         repo.watch("no path")
+
+
+def test_a_watch_without_background_polls_polls_before_its_timeout_ends_it(opened: Instances) -> None:
+    """A caller that was busy for longer than the timeout, or a slow machine, missed what others had committed."""
+    repo, other = opened(), opened()
+    other.run(lambda tx: tx.add("/a", {"n": 0}), "before")
+    repo.refresh()
+    with repo.watch(timeout=0) as watch:
+        increments(other, "first", "second")
+        assert next(watch).message == "first"
+        assert next(watch).message == "second"
+        increments(other, "third")
+        assert [entry.message for entry in watch] == ["third"]
 
 
 def test_commits_of_others_do_not_delay_the_timeout(opened: Instances) -> None:
