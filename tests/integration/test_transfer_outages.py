@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -40,10 +41,11 @@ AWAY = 0.5
 
 
 class Outage:
-    """Lets every opened store fail for a while, from a given call on."""
+    """Lets every opened store fail for ``seconds``, from a given call on, and at least once."""
 
-    def __init__(self, at: int, lost: bool) -> None:
+    def __init__(self, at: int, lost: bool, seconds: float = AWAY) -> None:
         self.at = at
+        self.seconds = seconds
         self.lost = lost
         self.calls = 0
         self.failed = 0
@@ -71,8 +73,8 @@ class Outage:
             if self.calls < self.at:
                 return
             if self._until is None:
-                self._until = time.monotonic() + AWAY
-            if time.monotonic() >= self._until:
+                self._until = time.monotonic() + self.seconds
+            elif time.monotonic() >= self._until:
                 return
             self.failed += 1
         if self.lost:
@@ -177,7 +179,9 @@ def test_an_outage_at_any_moment_only_delays_the_work(
 
 def test_a_retry_timeout_ends_and_reports_the_cause(brought_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
-    monkeypatch.setattr(sys.modules["hbasemk.connect"], "open_store", Outage(1, lost=False).open_store)
+    monkeypatch.setattr(
+        sys.modules["hbasemk.connect"], "open_store", Outage(1, lost=False, seconds=math.inf).open_store
+    )
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
 
     with pytest.raises(StoreNotAppliedError):

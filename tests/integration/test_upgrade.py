@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 LAST_OF_FORMAT_1 = "43246725"
 WRITER = """
 import sys, hbasemk
-with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=1000, max_clock_skew_ms=100)) as repo:
+with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=60_000, max_clock_skew_ms=100)) as repo:
     repo.run(lambda tx: tx.add("/a", {"v": 1}))
     branch = repo.branch()
     branch.run(lambda tx: tx.set("/a", "v", "branch"))

@@ -149,7 +149,7 @@ def test_damage_that_maintenance_meets_does_not_slow_polls(caplog: pytest.LogCap
     with Repository(store, poll_interval=0.01) as one, Repository(store, create=False) as other:
         instance = instance_of(one)
         instance.maintain = maintain  # type: ignore[method-assign]
-        assert met.wait(10)
+        assert met.wait(60)
         for number in range(MANY):
             other.run(lambda tx, number=number: tx.add(f"/{number}"))  # type: ignore[misc]
             last = other.head.revision

@@ -30,7 +30,7 @@ def problems(repository: Repository) -> list[str]:
 def damage(where: str | MemoryStore) -> list[str]:
     """Return the problems that a new instance finds at a URL or in a store, after it has recovered dead writers.
 
-    Recovery takes until their leases expire; what is left after half a minute is damage as well. Returns nothing if there is
+    Recovery takes until their leases expire; what is left after two minutes is damage as well. Returns nothing if there is
     no repository.
     """
     try:
@@ -43,7 +43,7 @@ def damage(where: str | MemoryStore) -> list[str]:
         if "create" not in str(error):
             raise
         return []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     with opened as repository:
         while True:
             found = list(IntegrityCheck(instance_of(repository)).run())

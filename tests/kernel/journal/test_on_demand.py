@@ -87,7 +87,8 @@ def test_commit_succeeds_though_maintenance_fails(real_store: MemoryStore, caplo
         if (call.method, call.table) == ("read", schema.CLUSTER):
             raise StoreNotAppliedError("the cluster table is away")
 
-    with Repository(store, poll_interval=0) as repo:
+    # The machine may stall, but no renewal of the lease becomes due: it would read that table for a commit.
+    with Repository(store, poll_interval=0, settings=Settings(lease_ms=3_600_000)) as repo:
         repo.run(lambda tx: tx.set("/", "n", -1))
         store.before = refuse
         commits(repo, 3 * EVERY)
