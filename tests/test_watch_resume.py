@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import copy
+import itertools
 import random
 import signal
 import subprocess
@@ -258,12 +259,14 @@ def process(url: str) -> Iterator[list[str]]:
 def test_the_command_prints_where_to_resume(process: list[str], url: str) -> None:
     with subprocess.Popen([*process, "-n", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
         with connect(url, poll_interval=0) as repo:
-            for number in range(400):
+            deadline = time.monotonic() + 120
+            for number in itertools.count():
                 # At least one commit follows the two that the command has printed.
                 ended = running.poll() is not None
                 increments(repo, str(number))
                 if ended:
                     break
+                assert time.monotonic() < deadline, "the command does not end"
                 time.sleep(0.05)
         shown, stderr = running.communicate(timeout=60)
     assert running.returncode == 0

@@ -252,6 +252,24 @@ def test_a_second_interrupt_ends_the_workers_immediately(
     assert folder.differences() == []
 
 
+INTERRUPTED = """
+import os, signal, sys, threading
+from hbasemk.__main__ import run
+from hbasemk.kernel.instance import Instance
+left, pause = int(sys.argv.pop(1)), float(sys.argv.pop(1))
+commit = Instance.commit
+def counted(self, *arguments, **options):
+    global left
+    left -= 1
+    if left == 0:
+        threading.Timer(pause, os.kill, (os.getpid(), signal.SIGINT)).start()
+    return commit(self, *arguments, **options)
+Instance.commit = counted
+run()
+"""
+"""The command line, which interrupts itself some time after its first argument's commit: another process might be too late."""
+
+
 def interrupt_json_imports(urls: Sequence[str], tmp_path: Path, nodes: int) -> None:
     """Interrupt an import of a tree of so many nodes to each URL, and compare its count with the repository."""
     file = tmp_path / "tree.json"
@@ -262,28 +280,13 @@ def interrupt_json_imports(urls: Sequence[str], tmp_path: Path, nodes: int) -> N
     counts = []
     ended = 0
     for url in urls:
-        command = [
-            sys.executable,
-            "-m",
-            "hbasemk",
-            "--url",
-            url,
-            "import",
-            "-f",
-            "json",
-            "-b",
-            "2",
-            "--at",
-            "/t",
-            str(file),
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-            wanted = chance.randrange(nodes // 2)
-            with connect(url, poll_interval=0) as repository:
-                while json_nodes(repository, "/t") < wanted and running.poll() is None:
-                    time.sleep(0.01)
-            running.send_signal(signal.SIGINT)
-            _, stderr = running.communicate(timeout=120)
+        # Each commit has two nodes, so at least half of the commits follow.
+        at, pause = str(chance.randrange(1, nodes // 4)), str(chance.random() * 0.02)
+        command = [sys.executable, "-c", INTERRUPTED, at, pause, "--url", url, "import", "-f", "json", "-b", "2"]
+        running = subprocess.run(
+            [*command, "--at", "/t", str(file)], capture_output=True, text=True, timeout=300, check=False
+        )
+        stderr = running.stderr
         if running.returncode == 0:
             # The import ended before the interrupt, on a busy machine. Or Python dropped the interrupt, because a callback of
             # a weak reference raised it, and the import went on.
