@@ -112,13 +112,36 @@ def top(url: str, tmp_path: Path) -> Path:
     return many_files(tmp_path / "docs", 1500 if url.startswith("hbase:") else 2000)
 
 
+WAITS = """
+import sys
+from hbasemk.__main__ import run
+from hbasemk.transfer.files.importer import Import
+left = int(sys.argv.pop(1))
+give = Import._give
+def given(self, worker, batch):
+    global left
+    left -= 1
+    if left == 0:
+        sys.stdin.readline()
+    give(self, worker, batch)
+Import._give = given
+run()
+"""
+"""The command line, whose import waits for a line of input before it gives its workers the batch of that number."""
+
+
 class Running:
-    """An import in its own process group."""
+    """An import in its own process group. It waits before its last batches, so that a slow test still meets it."""
 
     def __init__(self, url: str, top: Path) -> None:
         self.url = url
+        batches = len(list(top.rglob("*"))) // 4
         self.process = subprocess.Popen(
-            command(url, "--output", "json", "import", str(top), "--workers", "4", "--batch", "4"),
+            [
+                *(sys.executable, "-c", WAITS, str(batches - 20), "--url", url),
+                *("--output", "json", "import", str(top), "--workers", "4", "--batch", "4"),
+            ],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -145,7 +168,7 @@ class Running:
                 time.sleep(0.01)
 
     def end(self) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=WITHIN)
+        out, err = self.process.communicate("\n", timeout=WITHIN)
         return self.process.returncode, out, err
 
 
