@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -82,6 +83,15 @@ def hbasemk(url: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
     )
 
 
+def until_committed(url: str, started: list[Writer], least: int) -> None:
+    """Wait until one of the processes has begun a commit after ``least`` of its own."""
+    deadline = time.monotonic() + 120
+    with connect(url, create=False, poll_interval=0) as repository:
+        while all(f"n{least}" not in repository.refresh()[f"/{one.name}"] for one in started):
+            assert time.monotonic() < deadline, "no process commits any more"
+            time.sleep(0.05)
+
+
 def lost(url: str, started: list[Writer]) -> list[str]:
     """The acknowledged commits that a fresh instance does not see."""
     with connect(url, create=False, poll_interval=0) as repository:
@@ -131,6 +141,7 @@ def test_an_import_of_the_folder_that_holds_the_repository_loses_no_commit(
                 cwd=folder,
             )
             assert ran.returncode == 0, ran.stderr
+        until_committed(url, started, 11)
     result: Any = json.loads(ran.stdout)
 
     assert sum(len(one.acknowledged) for one in started) > 10
