@@ -355,7 +355,7 @@ class Branches(Committing):
         if not has_ended:
             try:
                 head = self._heads.read(state.root)
-            except StoreError:
+            except (StoreError, ClosedError):
                 # The merge is committed; of the branch it is only known that it has moved on.
                 head = BranchHead(b"", None)
             if head is not None and head.how != ABANDONED:

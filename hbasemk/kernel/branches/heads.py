@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from hbasemk.errors import BranchError, RevisionCollectedError, StoreError
+from hbasemk.errors import BranchError, ClosedError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.changes import RowChange
@@ -107,12 +107,13 @@ class BranchHeads:
     def close_merged(self, root: int, newest: int, revision: int) -> bool:
         """End a branch as merged; return False if its head is not ``newest`` any more.
 
-        After a store error, returns True; :meth:`resolve_pending` retries.
+        After a store error, returns True; :meth:`resolve_pending` retries. If the store has been closed meanwhile, the next
+        merge or rebase of the branch ends it.
         """
         self._merged[root] = newest, BranchHead(MERGED, newest, revision).encode()
         try:
             return self._close(root)
-        except StoreError:
+        except (StoreError, ClosedError):
             return True
 
     def record_doubt(self, root: int, newest: int, revision: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import BranchError
-from hbasemk.errors import HbasemkError
+from hbasemk.errors import ClosedError, HbasemkError
+from hbasemk.format import schema
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
@@ -124,3 +125,21 @@ def test_a_merge_after_an_interrupted_rebase_says_that_the_branch_is_rebased(
     with pytest.raises(BranchError, match="has been rebased"):
         place.one.branches.merge(place.branch, "")
     assert not place.is_on_trunk()
+
+
+def test_a_merge_whose_store_is_closed_before_the_branch_ends_has_succeeded(world: World) -> None:
+    place = Interrupted(world, transactions=False, adjusts=False)
+    decided: list[Call] = []
+
+    def close(call: Call) -> None:
+        # The creation of the row and the claim of the branch precede the decision.
+        if (call.method, call.table) == ("check_and_write", schema.JOURNAL):
+            decided.append(call)
+            if len(decided) > 3:
+                raise ClosedError("closed")
+
+    place.faulty.before = close
+    assert place.one.branches.merge(place.branch, "")
+    assert len(decided) > 3
+    place.faulty.before = None
+    place.merge_again()
