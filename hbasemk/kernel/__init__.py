@@ -17,7 +17,8 @@ section topic                     module                                        
 3       contents of views         ``journal.journal``                            I5
 3       extents, resume tokens    ``hbasemk.format``, ``journal.resume_token``   I5
 3       snapshots by time         ``time_travel``
-3       checkpoints               ``checkpoints``, ``journal.checkpoint_cells``  I5
+3       checkpoints               ``checkpoints``, ``journal.notices``,          I5
+                                  ``journal.checkpoint_cells``
 3       reads in a view           ``reading.visible_cells``, ``reading.reader``, I6, I11
                                   ``reading.walk``
 3       node cache                ``reading.cache``                              I5

@@ -3,7 +3,8 @@
 A process reads the number in the settings before it writes a renewal of its lease, and after it has written a claim. So
 a process has accepted the new number if it renewed its lease twice after the number was set: it read the number between
 the two. A process that does not accept it lets its lease expire. The writer waits until one of the two is true of each
-lease that was live when the number was set. Then it aborts what processes with expired leases left pending.
+lease that was live when the number was set. Then it aborts what processes with expired leases left pending. A transaction of
+a process that was paused leaves nothing pending; it reads the number itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hbasemk.format import schema
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.ids.leases import all_leases, lease_of
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import notices
 from hbasemk.store.abc import NewCell, Put
 
 LOOK_EVERY: Final = 0.1
@@ -35,6 +37,9 @@ def change(instance: Instance, new: int, expected: int) -> None:
     Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
     """
     _replace(instance, new, expected)
+    if instance.store.supports_transactions:
+        # From here on, each transaction of a process that names numbers reads the new one.
+        notices.write(instance.store, instance.runtime)
     _wait_for_others(instance)
     instance.poll()
     instance.recovery.recover()

@@ -1,7 +1,8 @@
 """The schema number of the application, which the settings row keeps beside the settings (``docs/guide.md``).
 
 The library gives it no meaning. A process may accept only some numbers. Its lease reads the number at each claim and each
-renewal, so the process stops committing soon after the number has changed.
+renewal, so the process stops committing soon after the number has changed. In a store with transactions, a commit also reads
+the number in its transaction.
 """
 
 from __future__ import annotations
@@ -50,9 +51,14 @@ def read(store: Store) -> int:
     return 0 if data is None else decode(data)
 
 
-def require(found: int, accepted: Accepted, location: str) -> None:
+def accepts(accepted: Accepted | None, found: int) -> bool:
+    """Return whether a process accepts the number that was found; None accepts all."""
+    return accepted is None or (found == accepted if isinstance(accepted, int) else found in accepted)
+
+
+def require(found: int, accepted: Accepted | None, location: str) -> None:
     """Raise SchemaVersionError unless a process accepts the number that was found."""
-    if found != accepted if isinstance(accepted, int) else found not in accepted:
+    if accepted is not None and not accepts(accepted, found):
         raise SchemaVersionError(
             f"the repository at {location} has the schema number {found}, and this process accepts "
             f"{_described(accepted)} (schema_version). "

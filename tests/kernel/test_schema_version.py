@@ -284,6 +284,35 @@ def test_the_change_keeps_its_own_lease_and_waits_for_no_ended_ones(world: World
     assert world.ms == began
 
 
+@pytest.mark.parametrize("alone", [True, False], ids=["nothing else is written", "another commit"])
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_a_process_that_pauses_before_its_transaction_does_not_commit_after_the_change(
+    world: World, in_steps: bool, alone: bool
+) -> None:
+    store = MemoryStore(world.clock, transactions=True, batch_rows=1 if in_steps else 1000)
+    faulty = FaultyStore(store)
+    old, new = accepting(faulty, world, 0, 1), open_instance(store, world, mac=2)
+    commit(old, AddNode("/a", {"v": 1}))
+    paused: list[bool] = []
+
+    def pause(call: Call) -> None:
+        if call.method == "write_if" and not paused:
+            paused.append(True)
+            schema_change.change(new, 1, 0)
+            if not alone:
+                commit(new, AddNode("/b", {}))
+
+    faulty.before = pause
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 2), AddNode("/c", {}))
+    assert paused
+    new.poll()
+    assert new.require(new.head(), "/a").properties == {"v": 1}
+    faulty.before = None
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 3))
+
+
 def test_real_processes_stop_before_the_change_returns(tmp_path: Path, checked: Checked) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}")
     stopped = threading.Event()

@@ -12,6 +12,7 @@ from hbasemk.errors import (
     CommitUnknownError,
     InvalidRevisionError,
     RevisionCollectedError,
+    SchemaVersionError,
     StoreError,
     StoreNotAppliedError,
 )
@@ -142,7 +143,7 @@ class Attempts(Committing):
         except InvalidRevisionError:
             # The journal row belongs to another process.
             raise
-        except (TooSlow, ClockSkewError, RevisionCollectedError):
+        except (TooSlow, ClockSkewError, RevisionCollectedError, SchemaVersionError):
             if not self._abort_if_it_exists(draft):
                 raise
             # It committed: the reply was lost, and the watermark has passed the revision since.

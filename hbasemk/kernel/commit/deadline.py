@@ -1,13 +1,14 @@
-"""What may keep a revision from its commit: an id that is too old, or a request that is repeated."""
+"""What may keep a revision from its commit: an id that is too old, another schema number, or a request that is repeated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
+from hbasemk.kernel import schema_version
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.store.abc import LAST_ROW, Get, Row
@@ -21,30 +22,46 @@ class OrderCheck:
     """Finds in a transaction whether a store that orders all writes may still receive a revision (protocol, section 2).
 
     The id must not be too far below the highest one, and must be above the watermark. ``highest`` is then the higher of
-    the two. The store may call this several times; the last call counts.
+    the two. A process that names schema numbers must accept the present one. The store may call this several times; the last
+    call counts.
     """
-
-    rows: Final = (
-        (schema.JOURNAL, Get(LAST_ROW, columns=())),
-        (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK,))),
-    )
-    """The additional rows that the transaction must read."""
 
     def __init__(self, revision: int, clock: IdClock, known: int) -> None:
         """Check ``revision``; ``known`` is the highest id that this instance has seen."""
         self._revision = revision
         self._clock = clock
         self._known = known
+        self._number: int | None = None
         self.highest = 0
+        columns = (schema.WATERMARK,) if clock.accepted is None else (schema.WATERMARK, schema.SCHEMA_VERSION)
+        self.rows: Final = (
+            (schema.JOURNAL, Get(LAST_ROW, columns=())),
+            (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=columns)),
+        )
+        """The additional rows that the transaction must read."""
 
     def __call__(self, rows: Sequence[Row]) -> bool:
         """Return whether the revision may be created, by the rows that :attr:`rows` names."""
         last, settings = rows
-        watermark = Watermark.revision_of(settings.cells[0].value) if settings.cells else 0
+        watermark = 0
+        for cell in settings.cells:
+            if cell.qualifier == schema.WATERMARK[1]:
+                watermark = Watermark.revision_of(cell.value)
+        if self._clock.accepted is not None:
+            self._number = schema_version.of_row(settings)
+            if not schema_version.accepts(self._clock.accepted, self._number):
+                return False
         # The integrity check reports a key that is not a revision id.
         highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._known
         self.highest = max(highest, watermark)
         return watermark < self._revision >= self._clock.least_id(self.highest)
+
+    def refuse(self, location: str) -> NoReturn:
+        """Raise the error for a revision that may not be created; after TooSlow, the next id is high enough."""
+        if self._number is not None:
+            schema_version.require(self._number, self._clock.accepted, location)
+        self._clock.observe(self.highest)
+        raise TooSlow
 
 
 class RepeatCheck:

@@ -10,7 +10,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit import new_row
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
-from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck, TooSlow
+from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.journal.view import View
@@ -39,7 +39,8 @@ class OneTransaction(Committing):
         """Commit and return the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed already).
 
         Returns None, with nothing written, if another revision may be in the way, or if a merge cannot end its branch here,
-        and 0 if another instance has aborted the revision. Raises TooSlow, with nothing written, if the id is too old.
+        and 0 if another instance has aborted the revision. With nothing written, raises TooSlow if the id is too old, and
+        SchemaVersionError if this process does not accept the present schema number.
         """
         revision = draft.revision
         gets, no_conflict = self._read_back.precondition(revision, draft.view, plan)
@@ -74,8 +75,7 @@ class OneTransaction(Committing):
         if arrival == UNKNOWN_ARRIVAL:
             return arrival
         if not in_order:
-            self._clock.observe(order.highest)
-            raise TooSlow
+            order.refuse(self._store.location)
         if arrival == 0 and self._outcomes.of(revision) is not Outcome.ABORTED:
             raise new_row.issued_twice(revision)
         return arrival

@@ -129,14 +129,14 @@ class Preparation(Committing):
         """Create a journal row, in a store that orders all writes; return its arrival number, or 0 if it exists.
 
         The store refuses an id that is too far below the highest one, or that the watermark has passed
-        (protocol, section 2). Then nothing is written, and TooSlow is raised; the next id is greater than both.
+        (protocol, section 2). Then nothing is written, and TooSlow is raised; the next id is greater than both. Raises
+        SchemaVersionError, with nothing written, if this process does not accept the present schema number.
         """
         check = OrderCheck(revision, self._clock, self._journal.highest_seen)
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, put)
         arrival = self._store.once.write_if(schema.JOURNAL, (), (), check, decision, check.rows, durable=False)
         if arrival is None:
-            self._clock.observe(check.highest)
-            raise TooSlow
+            check.refuse(self._store.location)
         return arrival
 
     def _abort_empty(self, revision: int) -> None:

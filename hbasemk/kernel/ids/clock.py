@@ -12,6 +12,7 @@ from hbasemk.format import revisions
 from hbasemk.kernel.ids.lease import Lease, closed
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
 
 
@@ -34,6 +35,11 @@ class IdClock:
         if revision > self._seen:
             with self._observing:
                 self._seen = max(self._seen, revision)
+
+    @property
+    def accepted(self) -> Accepted | None:
+        """The schema numbers with which this instance may commit (None: all)."""
+        return self._lease.accepted
 
     def keep_lease(self) -> None:
         """Renew the lease if it is due, so that a running commit does not look like that of a dead writer."""

@@ -51,7 +51,7 @@ class Lease:
         self, store: RetryingStore, runtime: Runtime, settings: Settings, accepted: Accepted | None = None
     ) -> None:
         self.store = store
-        self._accepted = accepted
+        self.accepted = accepted
         self._runtime = runtime
         self._settings = settings
         self._lock = runtime.lock()
@@ -212,8 +212,8 @@ class Lease:
             # The instance may misread what others write.
             self.store.stop(error)
             raise error
-        if self._accepted is not None:
-            schema_version.require(schema_version.of_row(row), self._accepted, self.store.location)
+        if self.accepted is not None:
+            schema_version.require(schema_version.of_row(row), self.accepted, self.store.location)
 
     def _confirm(self, *, may_be_late: bool) -> None:
         """Read again after a claim what may have changed meanwhile. One round trip if anything may have.
@@ -222,7 +222,7 @@ class Lease:
         writes also the horizon, for a claim that may have read it before an earlier lease was deleted (``may_be_late``).
         """
         may_be_late = may_be_late and not self.store.supports_transactions
-        if self._accepted is None and not may_be_late:
+        if self.accepted is None and not may_be_late:
             return
         own = [Get(schema.machine_key(self.machine), columns=(schema.LEASE,))] if may_be_late else []
         current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *own])

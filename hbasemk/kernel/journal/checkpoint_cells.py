@@ -18,6 +18,7 @@ from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel import settings
 from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.journal import notices
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -175,11 +176,7 @@ class CheckpointCells:
     def _announce(self) -> None:
         """Make every instance, and this one, read the lists again after its next poll."""
         self._changes += 1
-        value = self._runtime.random.getrandbits(64).to_bytes(8, "big")
-        if self._store.supports_transactions:
-            self._store.write(schema.JOURNAL, [Put(schema.NOTICE_FIRST, [NewCell(*schema.SWEPT, value)])])
-        else:
-            self._store.write(schema.CLUSTER, [Put(schema.LOGS_TAIL, [NewCell(*schema.CHECKPOINTS_NOTICE, value)])])
+        notices.write(self._store, self._runtime)
 
     def latest_ms(self) -> int:
         """Return the latest time that the store's clock can show now. Two round trips if it was not measured recently."""
