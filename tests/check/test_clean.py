@@ -18,6 +18,7 @@ from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Increment, Operation, SetProperty
 from hbasemk.repository import instance_of
+from hbasemk.store.abc import Row, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -191,6 +192,31 @@ def test_commits_continue_during_a_check(tmp_path: Path) -> None:
         assert looking.refresh()["/a"]["n"] >= 10
 
 
+def test_nodes_with_large_values_are_read_a_few_at_a_time(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HBase does not answer a scan of hundreds of megabytes in time."""
+    size = 1000
+    monkeypatch.setattr(nodes, "LARGE", 4 * size)
+    tables.commit(*(AddNode(f"/{number:04}", {"p": "x" * size}) for number in range(200)))
+    tables.commit(*(AddNode(f"/small{number:04}", {}) for number in range(2000)))
+    answers: list[int] = []
+    counts: list[int] = []
+    scan = tables.store.scan
+
+    def counted(table: str, scanned: Scan) -> list[Row]:
+        rows = scan(table, scanned)
+        if table == schema.NODES and scanned.families == (schema.DATA,):
+            answers.append(sum(len(cell.value) for row in rows for cell in row.cells))
+            counts.append(len(rows))
+        return rows
+
+    monkeypatch.setattr(tables.store, "scan", counted)
+    assert tables.problems() == []
+    assert max(answers) <= 8 * size
+    assert max(counts) == nodes.ROWS
+    # The small nodes take large batches.
+    assert len(counts) < 200 + 100
+
+
 def test_damage_deep_in_a_history_and_in_a_wide_node_is_found(tables: Tables) -> None:
     first = tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/x", {}))
     for number in range(700):
@@ -270,7 +296,7 @@ def peak_of(check: IntegrityCheck) -> float:
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
     monkeypatch.setattr(nodes, "CHILDREN", nodes.CHILDREN // scale)
     peaks = {}
-    for count in (5_000 // scale, 20_000 // scale):
+    for count in (10_000 // scale, 40_000 // scale):
         with Repository(SqliteStore(file_with_nodes(tmp_path / f"{count}.db", count)), poll_interval=0) as repo:
             check = IntegrityCheck(instance_of(repo))
             peaks[count] = peak_of(check)
