@@ -22,10 +22,9 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.read_sizes import FIRST, next_limit
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
 
-FEW: Final = 4
-"""The number of rows in the first batch of a range: how large they are is not known yet."""
 ROWS: Final = 200
 """The largest number of rows in one batch."""
 VERSIONS: Final = 8
@@ -86,7 +85,7 @@ class NodesCheck:
                 yield batch
 
     def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
-        scan = Scan(start, stop, min(FEW, ROWS), families=(schema.DATA,), versions=VERSIONS)
+        scan = Scan(start, stop, min(FIRST, ROWS), families=(schema.DATA,), versions=VERSIONS)
         while True:
             rows = self._context.page(schema.NODES, scan)
             if len(rows) < scan.limit:
@@ -94,7 +93,7 @@ class NodesCheck:
                 return
             after = rows[-1].key + b"\0"
             yield _Batch(scan.start, after, rows)
-            scan = scan._replace(start=after, limit=_next_limit(scan.limit, rows))
+            scan = scan._replace(start=after, limit=next_limit(scan.limit, rows, ROWS, LARGE))
 
     # --- one batch of rows -------------------------------------------------------------------------------
 
@@ -336,14 +335,6 @@ class NodesCheck:
             # A paused writer may write cells of these at any time; they stay hidden (protocol, section 6).
             detail = f"{what}: written after its revision was swept; invisible"
             yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE, True, delete)
-
-
-def _next_limit(limit: int, rows: Sequence[Row]) -> int:
-    """Return the number of rows in the batch after one with these rows."""
-    size = sum(len(cell.value) for row in rows for cell in row.cells)
-    if size * 4 < LARGE:
-        return min(limit * 4, ROWS)
-    return max(limit // 4, 1) if size > LARGE else limit
 
 
 def _path_of(key: bytes) -> tuple[str, Problem | None]:

@@ -14,6 +14,7 @@ from typing import Final
 from hbasemk.format import schema, values
 from hbasemk.kernel.collection import all_versions
 from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.read_sizes import FIRST, next_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Get, Scan
 
@@ -55,7 +56,7 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
     """Return the blobs to which any version of any property refers, on trunk and on branches."""
     store = run.instance.store
     found = ReferenceSet(blobs, run.instance.runtime.random.getrandbits(64).to_bytes(8, "big"))
-    scan = Scan(None, None, ROWS, families=(schema.DATA,), versions=VERSIONS)
+    scan = Scan(None, None, min(FIRST, ROWS), families=(schema.DATA,), versions=VERSIONS)
     checked = 0
     while True:
         rows = store.scan(schema.NODES, scan)
@@ -66,9 +67,10 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
         run.pause(len(rows))
         checked += len(rows)
         run.progress("nodes read for references to blobs", checked)
-        if len(rows) < ROWS:
+        if len(rows) < scan.limit:
             return found
-        scan = scan._replace(start=rows[-1].key + b"\0")
+        limit = next_limit(scan.limit, rows, ROWS, all_versions.LARGE)
+        scan = scan._replace(start=rows[-1].key + b"\0", limit=limit)
 
 
 def _deep(cells: Iterable[Cell]) -> dict[bytes, int]:

@@ -99,3 +99,13 @@ def test_references_in_many_large_versions_are_read_in_small_answers(
     answers.clear()
     collect(one, blobs=True)
     assert max(answers) <= 2 * LARGE
+
+
+def test_references_of_many_nodes_with_large_values_are_read_in_small_answers(
+    store: MemoryStore, world: World, answers: list[int]
+) -> None:
+    one = open_instance(store, world)
+    commit(one, *(AddNode(f"/{number:02}", {"p": "x" * VALUE}) for number in range(40)))
+    answers.clear()
+    collect(one, blobs=True)
+    assert max(answers) <= 2 * LARGE
