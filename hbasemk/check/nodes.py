@@ -93,7 +93,8 @@ class NodesCheck:
                 return
             after = rows[-1].key + b"\0"
             yield _Batch(scan.start, after, rows)
-            scan = scan._replace(start=after, limit=next_limit(scan.limit, rows, ROWS, LARGE))
+            size = sum(len(cell.value) for row in rows for cell in row.cells)
+            scan = scan._replace(start=after, limit=next_limit(scan.limit, size, ROWS, LARGE))
 
     # --- one batch of rows -------------------------------------------------------------------------------
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from hbasemk.errors import StoreError
-from hbasemk.store.abc import Row
 
 GROW_AFTER: Final = 64
 """After so many successful reads of the largest allowed size, reads may be twice as large. A timeout takes long."""
@@ -14,12 +12,11 @@ FIRST: Final = 4
 """The rows of the first batch of a scan that reads many versions: how large they are is not known yet."""
 
 
-def next_limit(limit: int, rows: Sequence[Row], most: int, large: int) -> int:
-    """Return the number of rows in the batch after one with ``limit`` rows, at most ``most``.
+def next_limit(limit: int, size: int, most: int, large: int) -> int:
+    """Return the number of rows in the batch after one with ``limit`` rows and ``size`` bytes of values, at most ``most`` rows.
 
-    Above ``large`` bytes of values, the next batch is smaller.
+    Above ``large`` bytes, the next batch is smaller.
     """
-    size = sum(len(cell.value) for row in rows for cell in row.cells)
     if size * 4 < large:
         return min(limit * 4, most)
     return max(limit // 4, 1) if size > large else limit

@@ -134,6 +134,8 @@ def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: 
         assert waits is None or waits == f"branch {branch.revision}"
     code, message = command("cat", "/", "--at", first)
     assert (code, "older than the retention" in message) == (1, True)
+    # The check afterwards allows no shorter retention than users may set.
+    assert command("retention", "60s")[0] == 0
 
 
 @pytest.mark.parametrize("given", ["12d3h25m7s", "60.001s", "549755813.887s", "549755813s", "548999999.5s"])

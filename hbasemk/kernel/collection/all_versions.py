@@ -1,7 +1,7 @@
 """Reads of all versions of some columns, in calls of a bounded size: each version may have megabytes, and there may be thousands.
 
-The size of an answer is known only afterwards. So the first call asks for a few versions of each column, and each later one
-for more or fewer versions, as the size of the answer before it suggests.
+The size of an answer is known only afterwards. So the first call asks for a few versions of each column of a few rows, and
+each later one for more or fewer, as the size of the answer before it suggests.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbasemk.format import schema
+from hbasemk.kernel.read_sizes import next_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Column, Get, Row
 
@@ -17,31 +18,55 @@ FIRST: Final = 32
 """The number of versions of each column in the first call."""
 FEWEST: Final = 2
 DEEPEST: Final = 4096
+FEW_ROWS: Final = 4
+"""The rows of the first answer."""
+MOST_ROWS: Final = 1000
 LARGE: Final = 16 * 1024 * 1024
-"""The bytes of values in one answer above which later calls ask for fewer versions."""
+"""The bytes of values in one answer above which later calls ask for fewer versions, or rows."""
 KEPT: Final = 16
 """So many bytes of each value are kept: it is only compared with short ones."""
 
 
-def read(store: RetryingStore, gets: Sequence[Get]) -> list[Row]:
-    """Return one row of nodes per get with all versions of its columns, newest first, and the beginnings of their values.
+class VersionReader:
+    """Reads all versions; it remembers between its calls how many rows one answer may have."""
 
-    One round trip, and more for columns with many versions.
-    """
-    cells: list[list[Cell]] = [[] for _ in gets]
-    pending = list(enumerate(gets))
-    depth = FIRST
-    while pending:
-        size = 0
-        older: list[tuple[int, Get]] = []
-        found = store.read(schema.NODES, [get._replace(versions=depth) for _, get in pending])
-        for (number, _), row in zip(pending, found, strict=True):
-            size += size_of(row.cells)
-            cells[number] += [cell._replace(value=cell.value[:KEPT]) for cell in row.cells]
-            older += [(number, get) for get in _older(row, depth)]
-        pending = older
-        depth = next_depth(depth, size)
-    return [Row(get.row, of_row) for get, of_row in zip(gets, cells, strict=True)]
+    def __init__(self, store: RetryingStore) -> None:
+        self._store = store
+        self._rows = FEW_ROWS
+
+    def read(self, gets: Sequence[Get]) -> list[Row]:
+        """Return one row of nodes per get with all versions of its columns, newest first, and the beginnings of their values.
+
+        One round trip as soon as the rows are known to be small, and more for columns with many versions.
+        """
+        found: list[Row] = []
+        while len(found) < len(gets):
+            limit = self._rows
+            part = gets[len(found) : len(found) + limit]
+            rows, size = self._read(part)
+            found += rows
+            if len(part) == limit or size > LARGE:
+                self._rows = next_limit(len(part), size, MOST_ROWS, LARGE)
+        return found
+
+    def _read(self, gets: Sequence[Get]) -> tuple[list[Row], int]:
+        """Return the rows, and the bytes of values in the first answer."""
+        cells: list[list[Cell]] = [[] for _ in gets]
+        pending = list(enumerate(gets))
+        depth = FIRST
+        first = 0
+        while pending:
+            size = 0
+            older: list[tuple[int, Get]] = []
+            found = self._store.read(schema.NODES, [get._replace(versions=depth) for _, get in pending])
+            for (number, _), row in zip(pending, found, strict=True):
+                size += size_of(row.cells)
+                cells[number] += [cell._replace(value=cell.value[:KEPT]) for cell in row.cells]
+                older += [(number, get) for get in _older(row, depth)]
+            pending = older
+            depth = next_depth(depth, size)
+            first = first or size
+        return [Row(get.row, of_row) for get, of_row in zip(gets, cells, strict=True)], first
 
 
 def _older(row: Row, depth: int) -> Iterator[Get]:

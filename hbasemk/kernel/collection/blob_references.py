@@ -69,7 +69,8 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
         run.progress("nodes read for references to blobs", checked)
         if len(rows) < scan.limit:
             return found
-        limit = next_limit(scan.limit, rows, ROWS, all_versions.LARGE)
+        size = sum(all_versions.size_of(row.cells) for row in rows)
+        limit = next_limit(scan.limit, size, ROWS, all_versions.LARGE)
         scan = scan._replace(start=rows[-1].key + b"\0", limit=limit)
 
 

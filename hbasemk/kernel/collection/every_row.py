@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 from hbasemk.format import revisions, schema
 from hbasemk.kernel import settings
 from hbasemk.kernel.batches import batched, by_size
-from hbasemk.kernel.collection import all_versions, late_cells
+from hbasemk.kernel.collection import late_cells
+from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import CellVersion, Delete, Get, Page, Row, Scan
@@ -36,19 +37,20 @@ class Actions(NamedTuple):
 def collect(run: Run, actions: Actions) -> None:
     """Act on every row, and delete private cells of deleted branches, and late cells of aborted revisions."""
     hidden = settings.read_watermark(run.instance.store).hidden
+    versions = VersionReader(run.instance.store)
     scan = Scan(None, None, ROWS, columns=(schema.DELETED, schema.LAST_REVISION))
     checked = 0
     while True:
         keys = [row.key for row in run.instance.store.scan(schema.NODES, scan)]
         narrow, wide = _by_width(run, keys)
         for group in by_size(narrow, lambda found: found[1], ROWS, CELLS):
-            rows = all_versions.read(run.instance.store, [Get(key, before=run.horizon + 1) for key, _ in group])
+            rows = versions.read([Get(key, before=run.horizon + 1) for key, _ in group])
             actions.collect_rows(rows)
             run.delete(PRIVATE, schema.NODES, _private(run, rows))
             run.delete(late_cells.KIND, schema.NODES, late_cells.of_hidden(run, rows, hidden))
         for key in wide:
             actions.collect_wide(key)
-            for page in _pages(run, key):
+            for page in _pages(run, versions, key):
                 run.delete(PRIVATE, schema.NODES, _private(run, [page]))
                 run.delete(late_cells.KIND, schema.NODES, late_cells.of_hidden(run, [page], hidden))
         actions.forget(keys)
@@ -78,7 +80,7 @@ def _private(run: Run, rows: Sequence[Row]) -> list[Delete]:
     return [Delete(key, [CellVersion(*cell[:3])]) for key, cell in found if cell.timestamp in gone]
 
 
-def _pages(run: Run, key: bytes) -> Iterator[Row]:
+def _pages(run: Run, versions: VersionReader, key: bytes) -> Iterator[Row]:
     """Yield all versions of a row up to the horizon, in pages of columns."""
     store, before = run.instance.store, run.horizon + 1
     for family in (schema.DATA, schema.CHILDREN):
@@ -90,4 +92,4 @@ def _pages(run: Run, key: bytes) -> Iterator[Row]:
             for part in batched(page.cells, COLUMNS):
                 after = part[-1].qualifier
                 columns = [(cell.family, cell.qualifier) for cell in part]
-                yield from all_versions.read(store, [Get(key, columns, before=before)])
+                yield from versions.read([Get(key, columns, before=before)])

@@ -8,7 +8,8 @@ from typing import Final
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.batches import batched, by_size
-from hbasemk.kernel.collection import all_versions, deletions, rule
+from hbasemk.kernel.collection import deletions, rule
+from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, Page, Row
 
@@ -31,6 +32,7 @@ class NodeCells:
         self._run = run
         self._hidden = hidden
         self._store = run.instance.store
+        self._versions = VersionReader(self._store)
         self._rows = FEW_ROWS if self._store.supports_transactions else ROWS
 
     def collect_window(self, rows: Sequence[JournalRow], end: int) -> None:
@@ -49,7 +51,7 @@ class NodeCells:
                 Get(paths.key(path), columns=list({**touched[path], schema.DELETED: None}), before=end + 1)
                 for path in part
             ]
-            self.delete(all_versions.read(self._store, gets), end)
+            self.delete(self._versions.read(gets), end)
         self._collect_whole([paths.key(path) for path in touched if path in whole], end)
         for path in touched:
             if path not in whole and len(touched[path]) > COLUMNS:
@@ -80,7 +82,7 @@ class NodeCells:
             small = [key for key in part if max(sizes[key]) < COLUMNS]
             for group in by_size(small, lambda key: sum(sizes[key]), self._rows, 4 * COLUMNS):  # noqa: B023 - used at once
                 gets = [Get(key, before=end + 1) for key in group]
-                self.delete(all_versions.read(self._store, gets), end, whole=True)
+                self.delete(self._versions.read(gets), end, whole=True)
             for key in part:
                 if max(sizes[key]) >= COLUMNS:
                     self.collect_wide(key, end)
@@ -128,7 +130,7 @@ class NodeCells:
             after = row.cells[-1].qualifier
             columns = {(cell.family, cell.qualifier): None for cell in row.cells}
             get = Get(key, columns=list({**columns, schema.DELETED: None}), before=end + 1)
-            yield all_versions.read(self._store, [get])[0], schema.DELETED in columns
+            yield self._versions.read([get])[0], schema.DELETED in columns
 
     def delete(self, rows: Iterable[Row], end: int, *, whole: bool = False, with_lives: bool = True) -> None:
         """Delete the versions of these columns that the view at ``end`` does not need; ``deleted`` is among the columns.
