@@ -87,7 +87,7 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, flat": Budget(6, 1, 31, 715, 34, 189, 7_100),
         "add 30 nodes, pyramid": Budget(6, 1, 2, 65, 34, 186, 6_600),
         # A new branch looks at the horizon of the collection, in all stores.
-        "branch with 8 changes and merge": Budget(27, None, None, None, 29, 133, 5_900),
+        "branch with 8 changes and merge": Budget(26, None, None, None, 28, 132, 5_800),
         "bulk load of 30 nodes, per node": Budget(6, 1, 11, 235, 14, 69, 3_100),
     },
 }
