@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Branch:
     """A private line of revisions on a fixed trunk snapshot; created by :meth:`Repository.branch`.
 
-    The end of a ``with`` block merges it, unless the block raised. A branch survives its process:
-    ``repo.resume_branch(branch.revision)`` continues it in any other.
+    The end of a ``with`` block merges it, unless the block raised, or merged or abandoned it itself. A branch survives its
+    process: ``repo.resume_branch(branch.revision)`` continues it in any other.
     """
 
     def __init__(self, instance: Callable[[], Instance], head: int, message: str = "") -> None:
@@ -28,6 +28,7 @@ class Branch:
         self._at = head
         self._message = message
         self._merged: str | None = None
+        self._abandoned = False
 
     @property
     def revision(self) -> str:
@@ -98,8 +99,7 @@ class Branch:
     def reset(self, to: str) -> None:
         """Reset the branch to its earlier revision ``to``, in text form.
 
-        :attr:`revision` is then ``to``. If the branch adjusts properties, and a merge or rebase of it was tried before,
-        :attr:`revision` is a new one with the same content.
+        :attr:`revision` is then ``to``, or a new one with the same content if a merge or rebase of the branch was tried before.
 
         Raises BranchError for any other revision, and if another writer has committed to the branch since.
         """
@@ -112,6 +112,7 @@ class Branch:
         Raises BranchError if the branch has ended, or another writer has committed to it since.
         """
         self._instance().abandon_branch(self._at)
+        self._abandoned = True
 
     def __enter__(self) -> Branch:
         return self
@@ -119,5 +120,5 @@ class Branch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._merged is None:
+        if kind is None and self._merged is None and not self._abandoned:
             self.merge()

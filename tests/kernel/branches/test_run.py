@@ -66,6 +66,17 @@ def test_a_transaction_that_only_reads_an_outdated_branch_raises_branch_error(op
         mine.run(lambda tx: tx.get("/duty", "two"), isolation="serializable")
 
 
+def test_a_block_that_abandons_its_branch_merges_nothing(opened: Instances) -> None:
+    repo = opened()
+    with repo.branch() as branch:
+        branch.run(lambda tx: tx.add("/a"))
+        branch.abandon()
+    assert branch.merged is None
+    assert list(repo.refresh().children("/")) == []
+    with pytest.raises(BranchError, match="abandoned"):
+        branch.merge()
+
+
 def refuse(store: FaultyStore, table: str) -> None:
     """Refuse the next calls to one table, :data:`REFUSALS` times."""
     left = REFUSALS
