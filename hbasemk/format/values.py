@@ -53,6 +53,10 @@ _STRING, _INTEGER, _FLOAT, _FALSE, _TRUE, _BLOB, _JSON, _BYTES, _ARRAY = range(1
 _REFERRING: Final = (bytes([_BLOB]), bytes([_ARRAY]))
 _is_number: Final = re.compile(NUMBER).fullmatch
 _is_blob_id: Final = re.compile("[0-9a-f]{64}").fullmatch
+_ELEMENT: Final = 48
+"""Bytes of an element of a decoded array, beyond its encoded bytes."""
+_FOUR_BYTES: Final = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)
+"""The first bytes of characters that take four bytes."""
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -118,6 +122,20 @@ def _encode_scalar(value: Scalar) -> bytes:
 
 def _too_large(problem: str) -> LimitError:
     return LimitError(f"{problem}, which is the limit of a property. Store large content as a blob.")
+
+
+def extra_memory(data: bytes) -> int:
+    """Return about how many bytes a value takes in memory when it is decoded, beyond the number of its encoded bytes.
+
+    The first element of an array stands for all of them.
+    """
+    kind = data[0]
+    if kind == _ARRAY:
+        return len(data) // (4 + _LENGTH.unpack_from(data, 1)[0]) * _ELEMENT if len(data) > _LENGTH.size else 0
+    if kind != _STRING or data.isascii():
+        return 0
+    # Python stores all characters of a text in as many bytes as the widest one needs.
+    return 3 * len(data) if any(first in data for first in _FOUR_BYTES) else len(data)
 
 
 def decode(data: bytes) -> Value:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
 from hbasemk.format.node import NodeState
+from hbasemk.format.values import extra_memory
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
 
@@ -30,6 +31,8 @@ _PROPERTY: Final = 220
 _NAMES: Final = 60
 _NAME: Final = 60
 """Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
+_SMALL: Final = 256
+"""The cache takes a closer look only at values with more bytes."""
 _PER_TOUCHED: Final = 2048
 """For each so many bytes, the cache remembers the last revision that touched one more path."""
 
@@ -248,7 +251,10 @@ def _entry(path: str, position: int, state: NodeState | None, names_position: in
     else:
         encoded = state.encoded
         columns = len(encoded) + len(state.later)
-        size = _NODE + 2 * len(path) + _PROPERTY * columns + 2 * sum(map(len, encoded.values()))
+        content = sum(map(len, encoded.values()))
+        size = _NODE + 2 * len(path) + _PROPERTY * columns + 2 * content
+        if content > _SMALL:
+            size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
     if names:
         size += _NAMES + _NAME * len(names) + sum(map(len, names))
     return _new(Entry, (position, state, names_position, names, size))

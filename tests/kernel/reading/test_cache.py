@@ -8,10 +8,12 @@ import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hbasemk import Repository
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
@@ -22,6 +24,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.cache import Entry, NodeCache
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.proof import PROOF
 from tests.support.repositories import Instances
@@ -353,6 +356,35 @@ def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances) -> No
         said = repo.cache_statistics.bytes
         assert said <= limit
         assert 0.6 * said < used < 1.4 * said + 300_000, (used, said)
+
+
+LARGE_VALUES: dict[str, Callable[[int], Any]] = {
+    "ints": lambda number: list(range(1000 + number, 3000 + number)),
+    "floats": lambda number: [float(number + one) for one in range(2000)],
+    "short strings": lambda number: [f"{number + one:05}" for one in range(2000)],
+    "long strings": lambda number: [f"{number:05}" * 200] * 20,
+    "text": lambda number: f"{number:05}" * 4000,
+    "cyrillic text": lambda number: "\u0416\u0443" * 4000,
+    "an emoji": lambda number: f"{number:05}" * 4000 + "\U0001f600",
+}
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("kind", LARGE_VALUES)
+def test_the_cache_counts_large_values_as_they_are_decoded(tmp_path: Path, kind: str) -> None:
+    file = str(tmp_path / "content.db")
+    with Repository(SqliteStore(file, durable=False), poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.add(f"/{number}", {"v": LARGE_VALUES[kind](number)}) for number in range(100)])
+    with Repository(SqliteStore(file), poll_interval=0) as repo:
+        gc.collect()
+        tracemalloc.start()
+        for number in range(100):
+            assert repo.head[f"/{number}"]["v"] == LARGE_VALUES[kind](number)
+        gc.collect()
+        used, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        said = repo.cache_statistics.bytes
+    assert 0.6 * said < used < 1.4 * said, (used, said)
 
 
 def test_the_cache_counts_hits_and_misses(opened: Instances) -> None:
