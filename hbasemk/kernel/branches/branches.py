@@ -345,7 +345,8 @@ class Branches(Committing):
             if end.reason is not None:
                 raise end.reason from None
             # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
-            self.require_head(revision)
+            with suppress(StoreError, ClosedError):
+                self.require_head(revision)
             raise
         except BaseException:
             # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.

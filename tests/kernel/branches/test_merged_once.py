@@ -402,3 +402,23 @@ def test_a_branch_is_merged_once_if_a_merge_in_steps_meets_one_in_a_transaction(
 def parts(instance: Instance) -> OneTransaction:
     """Return the part of an instance that commits in one transaction."""
     return instance.branches._committer.attempts._one_transaction
+
+
+def test_a_merge_that_conflicts_says_so_although_the_store_fails_afterwards(world: World) -> None:
+    faulty = FaultyStore(MemoryStore(world.clock, transactions=True))
+    one = open_instance(faulty, world, retry_timeout=0.2)
+    commit(one, AddNode("/a", {"p": 1}))
+    branch = commit_on_branch(one, one.branches.begin(one.head()), [SetProperty("/a", "p", 2)])
+    commit(one, SetProperty("/a", "p", 3))
+    reads: list[Call] = []
+
+    def fail(call: Call) -> None:
+        if (call.method, call.table) == ("write_if", schema.NODES):
+            reads.append(call)
+        elif reads and (call.method, call.table) == ("read", schema.JOURNAL):
+            raise StoreNotAppliedError("out of reach")
+
+    faulty.before = fail
+    with pytest.raises(ConflictError):
+        one.branches.merge(branch, "")
+    assert reads
