@@ -133,7 +133,11 @@ class Lease:
             current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *gets])
             self._check_settings(current)
             for machine, row in zip(machines, rows, strict=True):
-                found = record_of(row)
+                try:
+                    found = record_of(row)
+                except FormatError:
+                    # Nobody knows which ids it covers, so its machine id stays unused. The integrity check reports it.
+                    continue
                 if found is not None and found == self._unconfirmed:
                     # An earlier attempt claimed it, and the reply was lost.
                     self._hold(machine, found)

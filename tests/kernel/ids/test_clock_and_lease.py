@@ -15,7 +15,7 @@ from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.ids.leases import all_leases
-from hbasemk.store.abc import ALL_VERSIONS, Get
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import CountingStore
@@ -68,6 +68,18 @@ def test_two_processes_with_one_mac_get_different_machine_ids(store: MemoryStore
     instances = [open_instance(store, world, mac=7, seed=n) for n in range(20)]
     ids = [instance.clock.next(0) for instance in instances]
     assert sorted(map(revisions.machine_of, ids)) == list(range(7, 27))
+
+
+def test_a_damaged_lease_leaves_its_machine_id_unused(store: MemoryStore, world: World) -> None:
+    first = open_instance(store, world, mac=7)
+    add(first, "/a")
+    first.close()
+    place = schema.machine_key(7)
+    whole = store.read(schema.CLUSTER, [Get(place, columns=(schema.LEASE,))])[0].cells[0].value
+    store.write(schema.CLUSTER, [Put(place, [NewCell(*schema.LEASE, b"damaged")])])
+    second = open_instance(store, world, mac=7)
+    assert revisions.machine_of(add(second, "/b")) == 8
+    store.write(schema.CLUSTER, [Put(place, [NewCell(*schema.LEASE, whole)])])
 
 
 def test_machine_ids_wrap_around(store: MemoryStore, world: World) -> None:
