@@ -22,7 +22,6 @@ class MergeEnd(BranchEnd):
         self._revision = revision
         self.rows = ((schema.JOURNAL, Get(schema.revision_key(root), columns=heads.COLUMNS)),)
         self.reason: BranchError | None = None
-        self.is_taken = False
 
     def is_possible(self, rows: Sequence[Row]) -> bool:
         """Return whether the branch is still at its revision, and nobody has claimed it."""
@@ -36,7 +35,6 @@ class MergeEnd(BranchEnd):
 
     def claim(self, merge: int) -> int | None:
         """Claim the branch; if an earlier merge has committed, end the branch for it."""
-        self.reason, self.is_taken = None, False
         try:
             found = self._claims.take(self._root, merge, self._revision)
         except BranchError as error:
@@ -45,5 +43,4 @@ class MergeEnd(BranchEnd):
         if found is None:
             return None
         self._claims.end_merged(self._root, found)
-        self.is_taken = True
         return found.claimant
