@@ -19,6 +19,14 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put
 
 
+class EarlierMergeError(Exception):
+    """A merge with a lower id, which is not decided yet, has claimed the branch."""
+
+    def __init__(self, merge: int) -> None:
+        super().__init__(merge)
+        self.merge = merge
+
+
 class BranchClaims:
     """The claims of one instance on branches."""
 
@@ -27,13 +35,18 @@ class BranchClaims:
         self._outcomes = outcomes
         self._heads = heads
 
-    def take(self, root: int, claimant: int, revision: int, known: JournalRow | None = None) -> BranchClaim | None:
+    def take(
+        self, root: int, claimant: int, revision: int, known: JournalRow | None = None, *, yields: bool = False
+    ) -> BranchClaim | None:
         """Let only ``claimant`` apply a branch up to ``revision``, its newest one; return None if it may.
 
         The claimant is a merge, or the first revision of the branch to which it is rebased. Returns the earlier claim if that
         one has taken effect. Raises BranchError if the branch has moved on without one, or has ended so long ago that its rows
         are deleted. ``known`` is the first row of the branch, if the caller has read it. Two round trips without an earlier
         claim, one with a known row.
+
+        ``yields``: raise EarlierMergeError if a merge with a lower id is pending and its writer lives, as a read-back would. Two
+        merges that write the same columns would otherwise abort each other.
         """
         wanted = BranchClaim(claimant, revision)
         while True:
@@ -47,6 +60,8 @@ class BranchClaims:
                 )
             if found == wanted:
                 return None
+            if yields and found is not None and self._is_in_the_way(found.claimant, claimant):
+                raise EarlierMergeError(found.claimant)
             if found is not None and self._is_in_effect(found, row):
                 return found
             if (error := not_newest(revision, row)) is not None:
@@ -71,6 +86,13 @@ class BranchClaims:
         """End a branch whose merge has committed: the process of the merge may have died before it did so."""
         if not revisions.is_branch(claim.claimant):
             self._heads.close_merged(root, claim.revision, claim.claimant)
+
+    def _is_in_the_way(self, earlier: int, merge: int) -> bool:
+        """Return whether a claimant is a merge with a lower id that is pending, and its writer lives."""
+        if revisions.is_branch(earlier) or earlier > merge:
+            return False
+        is_pending = self._outcomes.of(earlier, check=True) is Outcome.PENDING
+        return is_pending and not self._outcomes.recover_if_over(earlier)
 
     def _is_in_effect(self, claim: BranchClaim, row: JournalRow) -> bool:
         """Return whether a claimant has taken effect; if not, it never does once its claim is replaced."""

@@ -8,7 +8,7 @@ from hbasemk.errors import BranchError
 from hbasemk.format import schema
 from hbasemk.format.branch_head import MERGED, BranchClaim, BranchHead
 from hbasemk.kernel.branches import heads
-from hbasemk.kernel.branches.claims import BranchClaims
+from hbasemk.kernel.branches.claims import BranchClaims, EarlierMergeError
 from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.store.abc import Get, NewCell, Put, Row
 
@@ -33,10 +33,12 @@ class MergeEnd(BranchEnd):
         cells = [NewCell(*schema.BRANCH_CLAIM, claim.encode()), NewCell(*schema.BRANCH_HEAD, head.encode())]
         return Put(schema.revision_key(self._root), cells)
 
-    def claim(self, merge: int) -> int | None:
+    def claim(self, merge: int, *, yields: bool) -> int | None:
         """Claim the branch; if an earlier merge has committed, end the branch for it."""
         try:
-            found = self._claims.take(self._root, merge, self._revision)
+            found = self._claims.take(self._root, merge, self._revision, yields=yields)
+        except EarlierMergeError as earlier:
+            return earlier.merge
         except BranchError as error:
             self.reason = error
             return merge

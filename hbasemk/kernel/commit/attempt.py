@@ -163,7 +163,8 @@ class Attempts(Committing):
 
     def _claim(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Claim the branch that the commit merges, if any; return a conflict if it is merged, rebased or has moved on."""
-        other = None if draft.ends is None else draft.ends.claim(draft.revision)
+        # Adjusts of two merges do not meet in a read-back, so no merge yields to another one over them.
+        other = None if draft.ends is None else draft.ends.claim(draft.revision, yields=not plan.adjusting)
         return None if other is None else Conflict(plan.rows[0].path, schema.LAST_REVISION, other, pending=False)
 
     def _in_one_transaction(self, draft: Draft, plan: ChangeSet) -> Conflict | None:

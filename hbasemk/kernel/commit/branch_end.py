@@ -28,8 +28,9 @@ class BranchEnd(ABC):
         """Return what ends the branch as merged by ``merge``, in the transaction that commits this revision."""
 
     @abstractmethod
-    def claim(self, merge: int) -> int | None:
+    def claim(self, merge: int, *, yields: bool) -> int | None:
         """Claim the branch for ``merge``, whose journal row exists; return None if it may commit.
 
-        Otherwise returns the merge or rebase that has taken effect already, or ``merge`` if the branch has moved on.
+        Otherwise returns the merge or rebase that has taken effect already, or ``merge`` if the branch has moved on. With
+        ``yields``, returns also a pending merge with a lower id; without, aborts it.
         """

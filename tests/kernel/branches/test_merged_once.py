@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hbasemk import BranchError, CommitUnknownError, ConflictError, StoreError
-from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import ClosedError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.branches.claims import BranchClaims
@@ -422,3 +423,28 @@ def test_a_merge_that_conflicts_says_so_although_the_store_fails_afterwards(worl
     with pytest.raises(ConflictError):
         one.branches.merge(branch, "")
     assert reads
+
+
+@pytest.mark.parametrize("first_lives", [True, False])
+def test_of_two_merges_without_adjusts_the_lower_id_wins(plain: Two, world: World, first_lives: bool) -> None:
+    outcomes: list[bool] = []
+
+    def before(call: Call) -> None:
+        if (call.method, call.table) != ("write", schema.NODES) or outcomes:
+            return
+        outcomes.append(False)
+        if not first_lives:
+            world.advance(60)
+        # The first merge has claimed the branch. The second one has a higher id.
+        with contextlib.nullcontext() if not first_lives else pytest.raises(ConflictError):
+            plain.two.branches.merge(plain.branch, "")
+            outcomes.append(True)
+
+    plain.faulty.before = before
+    if first_lives:
+        plain.one.branches.merge(plain.branch, "")
+    else:
+        with pytest.raises((BranchError, LeaseLostError)):
+            plain.one.branches.merge(plain.branch, "")
+    assert outcomes == ([False] if first_lives else [False, True])
+    assert names(plain.two) == {"x"}
