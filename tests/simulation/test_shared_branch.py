@@ -39,8 +39,8 @@ def test_a_shared_branch_takes_effect_at_most_once(kind: type[SharedBranch], see
 def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
     original = BranchClaims.take
 
-    def take(self: Any, root: int, claimant: int, *details: Any) -> Any:
-        return original(self, root, claimant, *details) if claimant & 0x80 else None
+    def take(self: Any, root: int, claimant: int, *details: Any, **named: Any) -> Any:
+        return original(self, root, claimant, *details, **named) if claimant & 0x80 else None
 
     patch.setattr(BranchClaims, "take", take)
 
@@ -48,8 +48,8 @@ def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
 def rebases_claim_nothing(patch: pytest.MonkeyPatch) -> None:
     original = BranchClaims.take
 
-    def take(self: Any, root: int, claimant: int, *details: Any) -> Any:
-        return None if claimant & 0x80 else original(self, root, claimant, *details)
+    def take(self: Any, root: int, claimant: int, *details: Any, **named: Any) -> Any:
+        return None if claimant & 0x80 else original(self, root, claimant, *details, **named)
 
     patch.setattr(BranchClaims, "take", take)
     patch.setattr(BranchClaims, "finalize", lambda *_: True)
