@@ -22,7 +22,7 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.read_sizes import FIRST, next_limit
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
 
 ROWS: Final = 200
@@ -85,7 +85,7 @@ class NodesCheck:
                 yield batch
 
     def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
-        scan = Scan(start, stop, min(FIRST, ROWS), families=(schema.DATA,), versions=VERSIONS)
+        scan = Scan(start, stop, min(FIRST_ROWS, ROWS), families=(schema.DATA,), versions=VERSIONS)
         while True:
             rows = self._context.page(schema.NODES, scan)
             if len(rows) < scan.limit:
@@ -93,7 +93,7 @@ class NodesCheck:
                 return
             after = rows[-1].key + b"\0"
             yield _Batch(scan.start, after, rows)
-            size = sum(len(cell.value) for row in rows for cell in row.cells)
+            size = sum(size_of(row.cells) for row in rows)
             scan = scan._replace(start=after, limit=next_limit(scan.limit, size, ROWS, LARGE))
 
     # --- one batch of rows -------------------------------------------------------------------------------
@@ -251,8 +251,7 @@ class NodesCheck:
                 return
             deeper = True
             yield [cell for cell in cells if cell.timestamp >= cut], True
-            size = sum(len(cell.value) for cell in cells)
-            depth = min(depth * 4, DEEPEST) if size * 4 < LARGE else max(depth // 4, 2) if size > LARGE else depth
+            depth = next_limit(depth, size_of(cells), DEEPEST, LARGE, 2)
             cells = self._context.read(schema.NODES, [get._replace(before=cut, versions=depth)])[0].cells
             self._context.load({cell.timestamp for cell in cells})
 

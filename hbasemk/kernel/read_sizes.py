@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from hbasemk.errors import StoreError
+from hbasemk.store.abc import Cell
 
 GROW_AFTER: Final = 64
 """After so many successful reads of the largest allowed size, reads may be twice as large. A timeout takes long."""
-FIRST: Final = 4
-"""The rows of the first batch of a scan that reads many versions: how large they are is not known yet."""
+FIRST_ROWS: Final = 4
+"""The rows of the first answer to reads of many versions: how large they are is not known yet."""
 
 
-def next_limit(limit: int, size: int, most: int, large: int) -> int:
-    """Return the number of rows in the batch after one with ``limit`` rows and ``size`` bytes of values, at most ``most`` rows.
+def size_of(cells: Iterable[Cell]) -> int:
+    """Return the bytes of the values."""
+    return sum(len(cell.value) for cell in cells)
 
-    Above ``large`` bytes, the next batch is smaller.
+
+def next_limit(limit: int, size: int, most: int, large: int, fewest: int = 1) -> int:
+    """Return how many rows or versions to request, from ``fewest`` to ``most``, after ``limit`` ones had ``size`` bytes.
+
+    Above ``large`` bytes of values they become fewer.
     """
     if size * 4 < large:
         return min(limit * 4, most)
-    return max(limit // 4, 1) if size > large else limit
+    return max(limit // 4, fewest) if size > large else limit
 
 
 class ReadSizes:

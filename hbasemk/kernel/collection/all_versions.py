@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbasemk.format import schema
-from hbasemk.kernel.read_sizes import next_limit
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Column, Get, Row
 
@@ -18,8 +18,6 @@ FIRST: Final = 32
 """The number of versions of each column in the first call."""
 FEWEST: Final = 2
 DEEPEST: Final = 4096
-FEW_ROWS: Final = 4
-"""The rows of the first answer."""
 MOST_ROWS: Final = 1000
 LARGE: Final = 16 * 1024 * 1024
 """The bytes of values in one answer above which later calls ask for fewer versions, or rows."""
@@ -32,7 +30,7 @@ class VersionReader:
 
     def __init__(self, store: RetryingStore) -> None:
         self._store = store
-        self._rows = FEW_ROWS
+        self._rows = FIRST_ROWS
 
     def read(self, gets: Sequence[Get]) -> list[Row]:
         """Return one row of nodes per get with all versions of its columns, newest first, and the beginnings of their values.
@@ -64,7 +62,7 @@ class VersionReader:
                 cells[number] += [cell._replace(value=cell.value[:KEPT]) for cell in row.cells]
                 older += [(number, get) for get in _older(row, depth)]
             pending = older
-            depth = next_depth(depth, size)
+            depth = next_limit(depth, size, DEEPEST, LARGE, FEWEST)
             first = first or size
         return [Row(get.row, of_row) for get, of_row in zip(gets, cells, strict=True)], first
 
@@ -81,15 +79,3 @@ def _older(row: Row, depth: int) -> Iterator[Get]:
             groups.setdefault(cell.timestamp, []).append(column)
     for oldest, columns in groups.items():
         yield Get(row.key, columns=columns, before=oldest)
-
-
-def size_of(cells: Sequence[Cell]) -> int:
-    """Return the bytes of the values."""
-    return sum(len(cell.value) for cell in cells)
-
-
-def next_depth(depth: int, size: int) -> int:
-    """Return for how many versions the next call asks; ``size``: the bytes of the answer before."""
-    if size * 4 < LARGE:
-        return min(depth * 4, DEEPEST)
-    return max(depth // 4, FEWEST) if size > LARGE else depth

@@ -14,7 +14,7 @@ from typing import Final
 from hbasemk.format import schema, values
 from hbasemk.kernel.collection import all_versions
 from hbasemk.kernel.collection.run import Run
-from hbasemk.kernel.read_sizes import FIRST, next_limit
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Get, Scan
 
@@ -56,7 +56,7 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
     """Return the blobs to which any version of any property refers, on trunk and on branches."""
     store = run.instance.store
     found = ReferenceSet(blobs, run.instance.runtime.random.getrandbits(64).to_bytes(8, "big"))
-    scan = Scan(None, None, min(FIRST, ROWS), families=(schema.DATA,), versions=VERSIONS)
+    scan = Scan(None, None, min(FIRST_ROWS, ROWS), families=(schema.DATA,), versions=VERSIONS)
     checked = 0
     while True:
         rows = store.scan(schema.NODES, scan)
@@ -69,7 +69,7 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
         run.progress("nodes read for references to blobs", checked)
         if len(rows) < scan.limit:
             return found
-        size = sum(all_versions.size_of(row.cells) for row in rows)
+        size = sum(size_of(row.cells) for row in rows)
         limit = next_limit(scan.limit, size, ROWS, all_versions.LARGE)
         scan = scan._replace(start=rows[-1].key + b"\0", limit=limit)
 
@@ -97,7 +97,7 @@ def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier:
         _add(found, cells)
         more = len(cells) == depth
         before = cells[-1].timestamp if cells else 0
-        depth = min(all_versions.next_depth(depth, all_versions.size_of(cells)), DEEPER)
+        depth = next_limit(depth, size_of(cells), DEEPER, all_versions.LARGE, all_versions.FEWEST)
 
 
 def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:

@@ -27,7 +27,7 @@ def answers(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes of values in each answer to a read of nodes, or a scan of them."""
     monkeypatch.setattr(all_versions, "LARGE", LARGE)
     monkeypatch.setattr(all_versions, "FIRST", 4)
-    monkeypatch.setattr(all_versions, "FEW_ROWS", 2)
+    monkeypatch.setattr(all_versions, "FIRST_ROWS", 2)
     found: list[int] = []
     read, scan = store.read, store.scan
 
