@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
+
+from hbasemk.transfer.files.processes import end_with_parent
 
 Gate: TypeAlias = Callable[[], None]
 Job: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
@@ -30,18 +30,10 @@ class _Stopped(Exception):
     """Another job failed before its gate, so this one does not go on."""
 
 
-def _end_with_parent() -> None:
-    """End this worker process, also in the middle of a job, when its parent process was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
 def _serve(pipe: Connection) -> None:
     """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
 
     def gate() -> None:
         pipe.send(("ready", None))

@@ -35,7 +35,7 @@ def spawn(target: Callable[[Job, Connection], object], job: Job) -> tuple[BasePr
 
 
 def end_with_parent() -> None:
-    """End this process, which :func:`spawn` started, as soon as its parent has died, whatever it is doing then.
+    """End this process, which multiprocessing has started, as soon as its parent has died, whatever it is doing then.
 
     Call it after the process has forked: it starts a thread.
     """
