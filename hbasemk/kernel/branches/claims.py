@@ -2,9 +2,8 @@
 
 Two merges of one branch could both commit: adjusts do not conflict, and what the first one added may be removed again before
 the second. A merge that cannot end its branch in its own transaction therefore claims the branch before it decides, and each
-rebase before it writes. A claim is a compare-and-set on the first
-row of the branch. It replaces an earlier claim only after it has made sure that the earlier one never takes effect
-(``docs/decisions/0035-adjust.md``, ``docs/decisions/0055-merged-once.md``).
+rebase before it writes. A claim is a compare-and-set on the first row of the branch. It replaces an earlier claim only after it
+has made sure that the earlier one never takes effect (``docs/decisions/0035-adjust.md``, ``docs/decisions/0055-merged-once.md``).
 """
 
 from __future__ import annotations

@@ -224,18 +224,18 @@ class _Rebase:
             if base is None and mine is not None:
                 self._set_new(path, name, mine)
                 return
-            plain = node.written.get(name, theirs)
+            by = (node.adjusted or {}).get(name, 0)
             if name in node.written:
+                plain = node.written[name]
                 value = None if plain is None else decode_property(path, name, plain)
                 self._staging.apply([operations.SetProperty(path, name, value)])
+                if plain is not None and exact.of_value(plain) is not None:
+                    by += target.sum - view.sum
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
                 staged = self._staging.find(path)
                 assert staged is not None
                 staged.repeat(name)
-            by = (node.adjusted or {}).get(name, 0)
-            if name in node.written and plain is not None and exact.of_value(plain) is not None:
-                by += target.sum - view.sum
             if by:
                 self._staging.apply([operations.Adjust(path, name, by)])
         elif mine is None:

@@ -18,6 +18,7 @@ from hbasemk.errors import (
 )
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import TooSlow
@@ -120,9 +121,6 @@ class Attempts(Committing):
         if conflict is None and not draft.decision_arrival:
             if draft.created is None:
                 self._preparation.create(draft)
-            # Others abort a merge by its journal row, so that must exist before the claim.
-            conflict = self._resolve(draft, plan, self._claim)
-        if conflict is None and not draft.decision_arrival:
             conflict = self._resolve(draft, plan, self._step_by_step)
         if conflict is None:
             self._append(draft, plan)
@@ -161,10 +159,13 @@ class Attempts(Committing):
                 return conflict
         return None
 
-    def _claim(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Claim the branch that the commit merges, if any; return a conflict if it is merged, rebased or has moved on."""
+    def _claim(self, draft: Draft, plan: ChangeSet, ends: BranchEnd) -> Conflict | None:
+        """Claim the branch that the commit merges; return a conflict if it is merged, rebased or has moved on.
+
+        Others abort a merge by its journal row, which exists.
+        """
         # Adjusts of two merges do not meet in a read-back, so no merge yields to another one over them.
-        other = None if draft.ends is None else draft.ends.claim(draft.revision, yields=not plan.adjusting)
+        other = ends.claim(draft.revision, yields=not plan.adjusting)
         return None if other is None else Conflict(plan.rows[0].path, schema.LAST_REVISION, other, pending=False)
 
     def _in_one_transaction(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
@@ -176,7 +177,11 @@ class Attempts(Committing):
         return None if committed else _aborted(draft, plan)
 
     def _step_by_step(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Run steps 6 to 10; return the conflict over which the revision must abort."""
+        """Run steps 6 to 10, after the claim of a merge; return the conflict over which the revision must abort."""
+        if draft.ends is not None:
+            conflict = self._claim(draft, plan, draft.ends)
+            if conflict is not None:
+                return conflict
         draft.touched = plan.changes
         probes = self._read_back.prepare(draft.view, plan)
         read = self._writing.write(draft, plan, probes.first)

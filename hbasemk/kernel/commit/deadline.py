@@ -11,11 +11,19 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.ids.clock import IdClock
-from hbasemk.store.abc import LAST_ROW, Get, Row
+from hbasemk.store.abc import LAST_ROW, Column, Get, Row
 
 
 class TooSlow(Exception):
     """The id is too old: the watermark has passed it, or another instance has aborted it. A retry uses a new id."""
+
+
+def _rows(*columns: Column) -> Sequence[tuple[str, Get]]:
+    return (schema.JOURNAL, Get(LAST_ROW, columns=())), (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=columns))
+
+
+_ROWS: Final = _rows(schema.WATERMARK)
+_ROWS_WITH_NUMBER: Final = _rows(schema.WATERMARK, schema.SCHEMA_VERSION)
 
 
 class OrderCheck:
@@ -33,11 +41,7 @@ class OrderCheck:
         self._known = known
         self._number: int | None = None
         self.highest = 0
-        columns = (schema.WATERMARK,) if clock.accepted is None else (schema.WATERMARK, schema.SCHEMA_VERSION)
-        self.rows: Final = (
-            (schema.JOURNAL, Get(LAST_ROW, columns=())),
-            (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=columns)),
-        )
+        self.rows: Final = _ROWS if clock.accepted is None else _ROWS_WITH_NUMBER
         """The additional rows that the transaction must read."""
 
     def __call__(self, rows: Sequence[Row]) -> bool:

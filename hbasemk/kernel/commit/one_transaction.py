@@ -70,9 +70,9 @@ class OneTransaction(Committing):
         )
         if repeat.is_committed:
             arrival = UNKNOWN_ARRIVAL
-        if ends is not None and arrival:
-            ends.is_written = True
-        if arrival == UNKNOWN_ARRIVAL:
+        if arrival:
+            if ends is not None:
+                ends.is_written = True
             return arrival
         if not in_order:
             order.refuse(self._store.location)
