@@ -109,26 +109,37 @@ def test_a_request_that_arrives_late_decides_only_once(store: Store, world: Worl
     assert orders[0][-2] == revision
 
 
+def commit_and_fail_behind_it(one: Instance, faulty: FaultyStore, two: Instance, fail: Callable[[Call], None]) -> int:
+    """Commit, while another instance commits just before; from the decision on, ``fail`` gets each call before the store."""
+    decided: list[bool] = []
+
+    def before(call: Call) -> None:
+        if call.method == "write_if":
+            add(two, "/between")
+        if decided:
+            fail(call)
+
+    def after(call: Call) -> None:
+        if call.method == "write_if":
+            decided.append(True)
+
+    faulty.before, faulty.after = before, after
+    revision = add(one, "/b")
+    assert decided
+    return revision
+
+
 @pytest.mark.parametrize("later", ["head", "commit"])
 def test_an_own_commit_is_visible_after_the_store_failed_behind_it(store: Store, world: World, later: str) -> None:
     faulty = FaultyStore(store)
     one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
     add(one, "/a")
-    down: list[bool] = []
 
-    def before(call: Call) -> None:
-        if call.method == "write_if":
-            add(two, "/between")
-        if call.method == "arrivals" and down:
+    def fail(call: Call) -> None:
+        if call.method == "arrivals":
             raise StoreNotAppliedError("the store is away")
 
-    def after(call: Call) -> None:
-        if call.method == "write_if":
-            down.append(True)
-
-    faulty.before, faulty.after = before, after
-    revision = add(one, "/b")
-    assert down
+    revision = commit_and_fail_behind_it(one, faulty, two, fail)
     assert not one.journal.knows(revision)
     with pytest.raises(StoreNotAppliedError):
         one.head()
@@ -145,21 +156,11 @@ def test_a_commit_whose_store_is_closed_behind_it_has_succeeded(store: Store, wo
     faulty = FaultyStore(store)
     one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
     add(one, "/a")
-    closed: list[bool] = []
 
-    def before(call: Call) -> None:
-        if call.method == "write_if":
-            add(two, "/between")
-        if closed:
-            raise ClosedError("the store is closed")
+    def fail(_: Call) -> None:
+        raise ClosedError("the store is closed")
 
-    def after(call: Call) -> None:
-        if call.method == "write_if":
-            closed.append(True)
-
-    faulty.before, faulty.after = before, after
-    revision = add(one, "/b")
-    assert closed
+    revision = commit_and_fail_behind_it(one, faulty, two, fail)
     two.poll()
     assert two.journal.knows(revision)
     faulty.before = faulty.after = None

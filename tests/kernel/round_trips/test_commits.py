@@ -264,14 +264,19 @@ def test_a_lost_conflict_is_rolled_back_in_four_more_calls(counted: Counted) -> 
     other.close()
 
 
-def test_merge_reads_the_effect_between_two_reads_of_the_head_claims_the_branch_and_is_one_commit(
-    counted: Counted,
-) -> None:
+def merge_a_branch(counted: Counted) -> None:
+    """Merge a branch that sets a property; only the calls of the merge are counted."""
     branch = counted.repository.branch()
     branch.run(lambda tx: tx.set("/a", "p", 1))
     assert branch.head["/a"]["p"] == 1
     counted.store.take()
     branch.merge()
+
+
+def test_merge_reads_the_effect_between_two_reads_of_the_head_claims_the_branch_and_is_one_commit(
+    counted: Counted,
+) -> None:
+    merge_a_branch(counted)
     # A poll. The head, the head again with the claim, the new claim, the end of the branch. The nodes of the branch; those of
     # trunk are cached, and this instance made the effect. Then the commit, whose read-back finds the branch's own cells and
     # ignores them, because their ids are not trunk's.
@@ -287,11 +292,7 @@ def test_merge_reads_the_effect_between_two_reads_of_the_head_claims_the_branch_
 
 def test_a_merge_on_a_store_with_transactions_ends_its_branch_in_the_transaction() -> None:
     counted = Counted(MemoryStore(transactions=True))
-    branch = counted.repository.branch()
-    branch.run(lambda tx: tx.set("/a", "p", 1))
-    assert branch.head["/a"]["p"] == 1
-    counted.store.take()
-    branch.merge()
+    merge_a_branch(counted)
     # A poll, the head, the nodes of the branch, and the transaction.
     assert counted.store.take() == {
         ("arrivals", "journal"): 1,
