@@ -20,8 +20,10 @@ MAX_GAPS: Final = 8
 """The number of wide gaps between wanted columns after which a read may decide that they are no neighbours."""
 FEW_COLUMNS: Final = 3
 """Up to so many named columns are read by a statement each."""
-CELLS_AT_ONCE: Final = 16
-"""The largest number of cells that one statement inserts."""
+FEW_CELLS: Final = 16
+"""Up to so many cells are inserted by one statement, of which there is one for each number of cells."""
+BLOCKS: Final = (64, FEW_CELLS)
+"""The numbers of cells that one statement inserts if there are more."""
 _FIELDS: Final = 4
 _row: Final = itemgetter(0)
 new_cell = tuple.__new__
@@ -75,11 +77,11 @@ class Family:
             conflict = "(row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value WHERE excluded.ts >= ts"
         else:
             conflict = "(row, qualifier, ts) DO UPDATE SET value = excluded.value"
-        self._inserts = [
-            f"INSERT INTO {table} (row, qualifier, ts, value) VALUES {', '.join(['(?, ?, ?, ?)'] * count)} "
+        self._inserts = {
+            count: f"INSERT INTO {table} (row, qualifier, ts, value) VALUES {', '.join(['(?, ?, ?, ?)'] * count)} "
             f"ON CONFLICT {conflict}"
-            for count in range(1, CELLS_AT_ONCE + 1)
-        ]
+            for count in (*range(1, FEW_CELLS + 1), *BLOCKS)
+        }
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (
@@ -92,8 +94,8 @@ class Family:
         self.delete_row = f"DELETE FROM {table} WHERE row = ?"
 
     def insert(self, count: int) -> str:
-        """Return the statement that inserts 1 to :data:`CELLS_AT_ONCE` cells."""
-        return self._inserts[count - 1]
+        """Return the statement that inserts 1 to :data:`FEW_CELLS` cells, or as many as one of :data:`BLOCKS`."""
+        return self._inserts[count]
 
 
 class Families:
@@ -170,6 +172,8 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
     groups: dict[bytes, list[bytearray | int]] = {}
     # SQLite inserts rows in the order of their keys faster than at random places.
+    last: bytes | None = None
+    members: list[bytearray | int] = []
     for key, cells in sorted(puts, key=_row):
         row = blob(key)
         for family, qualifier, value, timestamp in cells:
@@ -177,9 +181,9 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
                 timestamp = now
                 if timestamp is None:
                     return None
-            members = groups.get(family)
-            if members is None:
-                members = groups[family] = []
+            if family != last:
+                last = family
+                members = groups.setdefault(family, [])
             members += (row, blob(qualifier), timestamp, blob(value))
     return [(tables.get(name), values) for name, values in groups.items()]
 
@@ -204,13 +208,15 @@ def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[by
 
 def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
     """Write cells; the caller has begun a transaction."""
-    step = CELLS_AT_ONCE * _FIELDS
     for family, values in groups:
-        whole = len(values) - len(values) % step
-        if whole:
-            sql.executemany(family.insert(CELLS_AT_ONCE), (values[at : at + step] for at in range(0, whole, step)))
-        if whole < len(values):
-            sql.execute(family.insert((len(values) - whole) // _FIELDS), values[whole:] if whole else values)
+        begin, end = 0, len(values)
+        for block in BLOCKS if end > FEW_CELLS * _FIELDS else ():
+            step = block * _FIELDS
+            starts = range(begin, end - step + 1, step)
+            sql.executemany(family.insert(block), (values[at : at + step] for at in starts))
+            begin += len(starts) * step
+        if begin < end:
+            sql.execute(family.insert((end - begin) // _FIELDS), values[begin:] if begin else values)
         if family.trim is not None:
             columns = zip(values[::_FIELDS], values[1::_FIELDS], strict=True)
             sql.executemany(family.trim, {(bytes(row), bytes(qualifier)) for row, qualifier in columns})

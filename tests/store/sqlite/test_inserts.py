@@ -1,4 +1,4 @@
-"""Tests of inserts of many cells: one statement of the SQLite store inserts up to 16 of them."""
+"""Tests of inserts of many cells: one statement of the SQLite store inserts up to 64 of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import pytest
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan, Table
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
-from hbasemk.store.sqlite.cells import CELLS_AT_ONCE, Families, group
+from hbasemk.store.sqlite.cells import BLOCKS, FEW_CELLS, Families, group
 
 TABLES: Final = [
     Table("one", (b"c", b"d"), 1),
     Table("few", (b"c", b"d"), 3),
     Table("all", (b"c", b"d"), ALL_VERSIONS),
 ]
-COUNTS: Final = (*range(1, CELLS_AT_ONCE + 2), 2 * CELLS_AT_ONCE, 2 * CELLS_AT_ONCE + 1, 100)
+COUNTS: Final = (
+    *range(1, FEW_CELLS + 2),
+    *(block * n + more for block in BLOCKS for n in (1, 2) for more in (-1, 0, 1)),
+    100,
+)
 
 
 @pytest.mark.parametrize("table", [table.name for table in TABLES])
