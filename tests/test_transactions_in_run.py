@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from hbasemk import ClosedError, Repository, Transaction
+from hbasemk import ClosedError, InvalidPathError, InvalidValueError, LimitError, Repository, Transaction
+from hbasemk.format import limits
+from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
+from hbasemk.transaction import source_of
 
 
 @pytest.fixture
@@ -76,3 +80,39 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
         with pytest.raises(TypeError, match="name must be a str, got 5"):
             tx.update("/a", wrong)
     assert dict(repo.head["/a"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "message"),
+    [
+        ({5: 1}, TypeError, "name must be a str, got 5"),
+        ({"a/b": 1}, InvalidPathError, "'a/b' is not a valid name"),
+        ({"good": 1, "wrong": {}}, InvalidValueError, "property 'wrong' of '/a': a property cannot hold dict"),
+        ({"large": b"x" * limits.MAX_VALUE}, LimitError, "property 'large' of '/a'"),
+    ],
+)
+def test_add_refuses_wrong_names_and_values_at_once(
+    repo: Repository, properties: Any, error: type[Exception], message: str
+) -> None:
+    """The caller sees the line that is wrong, and the transaction goes on without it."""
+    with repo.transaction() as tx:
+        with pytest.raises(error, match=message):
+            tx.add("/a", properties)
+        tx.add("/b")
+    assert repo.head.children("/") == ["b"]
+
+
+def test_a_commit_that_is_staged_again_begins_with_the_properties_that_were_given(repo: Repository) -> None:
+    with repo.transaction() as tx:
+        tx.add("/a", {"n": 1})
+        tx.increment("/a", "n")
+        source = source_of(tx)
+        reader, view = instance_of(repo).reader, instance_of(repo).head()
+        first, second = (source.stage(reader, view).after for _ in range(2))
+    assert [node.all_encoded() for node in first] == [node.all_encoded() for node in second]
+
+
+def test_a_view_of_wide_elements_is_measured_in_bytes(repo: Repository) -> None:
+    wide = memoryview(array("d", [0.0]) * (limits.MAX_VALUE // 8 + 1))
+    with repo.transaction() as tx, pytest.raises(LimitError, match="bytes are more than"):
+        tx.add("/a", {"p": wide})

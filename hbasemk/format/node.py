@@ -99,6 +99,14 @@ def encode_property(path: str, name: str, value: PropertyValue) -> bytes:
         ) from None
 
 
+def encode_properties(path: str, properties: Mapping[str, PropertyValue]) -> dict[str, bytes]:
+    """Encode the properties of a node; raises the errors of :func:`encode_property`."""
+    try:
+        return {name: values.encode(value) for name, value in properties.items()}
+    except (InvalidValueError, LimitError):
+        return {name: encode_property(path, name, value) for name, value in properties.items()}
+
+
 def decode_properties(path: str, encoded: Mapping[str, bytes]) -> dict[str, Value]:
     """Decode the properties of a node; if one is damaged, raise FormatError with its location."""
     return {name: decode_property(path, name, data) for name, data in encoded.items()}

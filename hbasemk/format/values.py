@@ -111,9 +111,11 @@ def _encode_scalar(value: Scalar) -> bytes:
             )
         return b"\x07" + value.text.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
-        if len(value) >= limits.MAX_VALUE:
-            raise _too_large(f"{len(value)} bytes are more than {limits.MAX_VALUE - 1}")
-        return b"\x08" + bytes(value)
+        # The length of a memoryview is not in bytes.
+        data = bytes(value)
+        if len(data) >= limits.MAX_VALUE:
+            raise _too_large(f"{len(data)} bytes are more than {limits.MAX_VALUE - 1}")
+        return b"\x08" + data
     raise InvalidValueError(
         f"a property cannot hold {type(value).__name__} {limits.shown(value)}; expected a str, int, float, bool, "
         "bytes, BlobRef, Json or a list of these. To remove a property, unset it."

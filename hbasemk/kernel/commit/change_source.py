@@ -22,7 +22,7 @@ from hbasemk.kernel.commit.operations import (
     Increment,
     Operation,
     SetProperty,
-    paths_needed,
+    needed_by,
 )
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staging import Staging
@@ -180,7 +180,7 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
     if not rows:
         return None
     changes = [RowChange(path, kind, list(names), list(children)) for path, (kind, names, children) in rows.items()]
-    return Prediction(changes, paths_needed(operations), list(adjusts))
+    return Prediction(changes, list(needed_by(operations).paths), list(adjusts))
 
 
 def _set_in_new_node(names: dict[str, None], operation: SetProperty | Increment | Adjust) -> None:

@@ -18,7 +18,7 @@ class AddNode(NamedTuple):
 
 
 class AddEncoded(NamedTuple):
-    """Add a node whose path is valid, with properties as :func:`values.encode` has encoded them; else like AddNode."""
+    """Add a node at a path of :func:`paths.check_new`, with encoded properties of valid names; else like AddNode."""
 
     path: str
     properties: Mapping[str, bytes]
@@ -80,24 +80,40 @@ Operation: TypeAlias = Union[  # noqa: UP007
 ]
 
 
-def paths_needed(operations: Iterable[Operation]) -> list[str]:
-    """Return the paths whose nodes the operations read first, except paths below nodes that they add themselves."""
+class Needed(NamedTuple):
+    """The nodes that operations read first, except those below nodes that the operations add themselves.
+
+    ``paths`` holds their paths in the order of the operations, ``added`` those of new nodes by the path of their parent.
+    """
+
+    paths: dict[str, None]
+    added: dict[str, list[str]]
+
+
+def needed_by(operations: Iterable[Operation]) -> Needed:
+    """Return what operations need. Raises InvalidPathError for the first invalid path."""
     needed: dict[str, None] = {}
+    children: dict[str, list[str]] = {}
     added: set[str] = set()
     for operation in operations:
         if isinstance(operation, (MoveNode, CopyNode)):
-            needed[operation.source] = needed[operation.target] = None
-            if operation.target != paths.ROOT:
-                needed[paths.parent(operation.target)] = None
+            source, target = map(paths.check_path, operation)
+            needed[source] = needed[target] = None
+            if target != paths.ROOT:
+                needed[paths.parent(target)] = None
             continue
         path = operation.path
-        if isinstance(operation, (AddNode, AddEncoded, RemoveNode)) and path != paths.ROOT:
-            parent = paths.parent(path)
-            if parent in added:
-                added.add(path)
-                continue
-            needed[parent] = None
-        needed[path] = None
-        if isinstance(operation, (AddNode, AddEncoded)):
+        if not isinstance(operation, AddEncoded):
+            paths.check_path(path)
+        if path == paths.ROOT or not isinstance(operation, (AddEncoded, AddNode, RemoveNode)):
+            needed[path] = None
+            continue
+        parent = paths.parent(path)
+        if parent in added:
             added.add(path)
-    return [paths.check_path(path) for path in needed]
+            continue
+        needed[parent] = needed[path] = None
+        if not isinstance(operation, RemoveNode):
+            added.add(path)
+            children.setdefault(parent, []).append(path)
+    return Needed(needed, children)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hbasemk.format import exact, values
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.exact import Exact
@@ -51,8 +53,9 @@ class StagedNode:
         self.slots: dict[str, int] | None = None
         self.exact: dict[str, None] | None = None
 
-    def forget_writes(self) -> None:
-        """Drop all writes of this staging, because a life of the node begins or ends."""
+    def end_life(self) -> None:
+        """End the life of the node, and drop all writes of this staging to it."""
+        self.exists = self.is_new = False
         self.written = {}
         self.child_writes = {}
         self.adjusted = self.exact = None
@@ -72,7 +75,10 @@ class StagedNode:
     def all_encoded(self) -> dict[str, bytes]:
         """Return the encoded values of all properties."""
         if self.is_new and not self.adjusted:
-            return {name: data for name, data in self.written.items() if data is not None}
+            written = self.written
+            if None not in written.values():
+                return cast("dict[str, bytes]", written.copy())
+            return {name: data for name, data in written.items() if data is not None}
         found = dict(self.base.encoded) if self.base and not self.is_new else {}
         for name, data in self.written.items():
             if data is None:

@@ -24,7 +24,7 @@ from hbasemk.kernel.commit.operations import (
     Operation,
     RemoveNode,
     SetProperty,
-    paths_needed,
+    needed_by,
 )
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staged_node import StagedNode
@@ -137,22 +137,16 @@ class Staging:
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
         """Load the nodes that the operations are known to need; of many new children, only whether they exist."""
-        needed = paths_needed(operations)
-        added: dict[str, list[str]] = {}
-        for operation in operations:
-            if isinstance(operation, (AddNode, AddEncoded)) and operation.path != paths.ROOT:
-                added.setdefault(paths.parent(operation.path), []).append(operation.path)
+        needed, added = needed_by(operations)
         # A dict keeps them in the order of their keys, in which a store on a B-tree inserts them faster.
-        absent: dict[str, None] = {}
+        absent: dict[str, StagedNode] = {}
         for parent, children in added.items():
-            new = parent != paths.ROOT and parent in added.get(paths.parent(parent), ())
-            if len(children) >= MANY and not new:
+            if len(children) >= MANY:
                 unknown = self.not_loaded(children)
                 if unknown and not self._is_below_known(unknown[0]):
-                    absent.update(dict.fromkeys(self._absent_children(parent, unknown)))
+                    absent.update((path, StagedNode(path, None)) for path in self._absent_children(parent, unknown))
         self.load([path for path in needed if path not in absent] if absent else needed)
-        for path in absent:
-            self._put(path, None)
+        self._nodes.update(absent)
 
     def _absent_children(self, parent: str, children: Sequence[str]) -> list[str]:
         """Return which of these children of ``parent`` are absent, by range reads of its child columns.
@@ -259,7 +253,7 @@ class Staging:
         node.write(name, data)
 
     def _add(self, operation: AddNode) -> None:
-        node = self._begin(operation.path)
+        node = self._begin(paths.check_new(operation.path))
         for name, value in operation.properties.items():
             paths.check_name(name)
             node.written[name] = encode_property(operation.path, name, value)
@@ -290,33 +284,32 @@ class Staging:
             node.repeat(name)
 
     def _begin(self, path: str) -> StagedNode:
-        """Begin a node's life; its parent must exist and the node must not."""
+        """Begin the life of a node at a path of :func:`paths.check_new`; its parent must exist and the node must not."""
         if path == paths.ROOT:
             raise NodeExistsError(
                 "the root / always exists and cannot be added; choose a path below it", path=path, revision=None
             )
-        paths.check_new(path)
         self._path_bytes += limits.size(path)
         if self._path_bytes > limits.MAX_PATHS:
             raise LimitError(
                 f"the paths of the nodes that one commit adds have more than {limits.MAX_PATHS} bytes in total "
                 f"(one is {path[:60]!r}…). Split the change into several commits."
             )
-        node = self._node(path)
+        node = self._nodes.get(path) or self._node(path)
         if node.exists:
             raise NodeExistsError(
                 f"node {path} already exists in revision {revisions.to_text(self.view.revision)}",
                 path=path,
                 revision=revisions.to_text(self.view.revision),
             )
-        parent = self._require(paths.parent(path))
-        name = paths.name(path)
+        above, _, name = path.rpartition("/")
+        parent = self._require(above or paths.ROOT)
         if parent.encoded(name) is not None:
             raise name_conflict(parent.path, name)
         parent.staged_children[name] = node
         parent.child_writes[name] = True
+        # A node that does not exist has no writes that a new life must drop.
         node.exists = node.is_new = True
-        node.forget_writes()
         return node
 
     def _remove(self, path: str) -> None:
@@ -325,8 +318,7 @@ class Staging:
         paths.check_path(path)
         node = self._require(path)
         for below in list(self._below(path)):
-            below.exists = below.is_new = False
-            below.forget_writes()
+            below.end_life()
         parent = self._require(paths.parent(path))
         parent.staged_children[paths.name(path)] = node
         if node.base is None:
@@ -356,7 +348,7 @@ class Staging:
         # Read the subtree first: a copy into the source's own subtree must not copy itself.
         before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
         for path, encoded in before:
-            self._begin(paths.check_path(paths.rebase(path, source, target))).written.update(encoded)
+            self._begin(paths.check_new(paths.rebase(path, source, target))).written.update(encoded)
 
 
 def name_conflict(path: str, name: str) -> InvalidChangeError:
