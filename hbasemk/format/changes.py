@@ -108,19 +108,19 @@ def encode(changes: Iterable[RowChange]) -> list[NewCell]:
 
 def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
     """Yield the JSON of the changes, in parts of a few thousand nodes each."""
-    rows: list[list[object]] = []
+    rows: list[tuple[object, ...]] = []
     before = "["
-    for path, kind, *names in changes:
-        while names and not names[-1]:
-            names.pop()
-        rows.append([path, _LETTERS[kind], *names])
+    for path, kind, properties, children_added, children_removed, adjusted in changes:
+        # Leave out what is empty at the end.
+        length = 6 if adjusted else 5 if children_removed else 4 if children_added else 3 if properties else 2
+        rows.append((path, _LETTERS[kind], properties, children_added, children_removed, adjusted)[:length])
         if len(rows) == _AT_ONCE:
             yield _text(before, rows, "")
             before, rows = ",", []
     yield _text(before if rows or before == "[" else "", rows, "]")
 
 
-def _text(before: str, rows: list[list[object]], after: str) -> bytes:
+def _text(before: str, rows: list[tuple[object, ...]], after: str) -> bytes:
     # Do not escape: a JSON reader would join two escaped surrogates that form a pair, but row keys keep them separate.
     text = _to_json(rows)
     return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")

@@ -29,6 +29,10 @@ MANY: Final = 32
 """From this number of new children on, one get of all properties checks their names, not one column each."""
 _PROPERTIES: Final = bytes([schema.PROPERTY])
 """The qualifiers of properties begin with this byte, or a higher one."""
+_NOTHING: Final[dict[Column, None]] = {}
+"""The columns that most new nodes depend on; stays empty."""
+_NEVER_WRITTEN: Final[Mapping[bytes, int]] = {}
+"""The columns that were written in a new node's life after its first revision; stays empty."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE)
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
 
@@ -51,7 +55,8 @@ class RowPlan:
     A name is a property or a child, never both. Setting a property therefore also depends on the child column of that
     name, which is in ``must_be_absent``: it must list no child in the node's life, which began in ``since``. Adding a child
     depends on the property column of that name: in ``name_probe`` if there are many, else in ``depends_on``. ``value_bytes``
-    is the least number of bytes of values that the read-back returns. ``created`` holds the bases of first adjusts: another
+    is the least number of bytes of values that the read-back returns. ``created`` holds the bases of first adjusts (None: no
+    first adjust): another
     version with the same bytes is no conflict. ``slot_probe`` holds the properties whose value must stay exact: the row
     depends on all their slots. ``names_in_doubt`` says that only the read-back shows whether a new property has the name of
     a child in the view.
@@ -65,7 +70,7 @@ class RowPlan:
     since: int = 0
     name_probe: frozenset[Column] = frozenset()
     value_bytes: int = 0
-    created: dict[Column, bytes] = field(default_factory=dict)
+    created: dict[Column, bytes] | None = None
     slot_probe: frozenset[str] = frozenset()
     names_in_doubt: bool = False
 
@@ -136,15 +141,16 @@ class ChangeSet:
         found: dict[str, NodeState | None] = {}
         cells = {row.path: row.cells for row in self.rows if row.cells}
         for node in self.after:
+            path = node.path
             if not node.exists:
-                found[node.path] = None
+                found[path] = None
             elif node.is_new or node.base is None:
-                found[node.path] = NodeState(node.path, revision, revision, node.all_encoded(), {})
+                found[path] = NodeState(path, revision, revision, node.all_encoded(), _NEVER_WRITTEN)
             else:
-                written = (cell[1] for cell in cells[node.path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
+                written = (cell[1] for cell in cells[path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
                 later = {**node.base.later, **dict.fromkeys(written, revision)}
-                found[node.path] = NodeState(
-                    node.path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
+                found[path] = NodeState(
+                    path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
                 )
         return found
 
@@ -165,7 +171,7 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
     for node in nodes:
         if node.base is None and not node.exists:
             continue
-        if not node.dirty:
+        if not (node.is_new or node.dirty):
             if node.depends_on_base:
                 depends_on = {schema.DELETED: None, **_columns_without_effect(node)}
                 plan = RowPlan(node.path, paths.key(node.path), (), depends_on, value_bytes=_read_back_size(node))
@@ -174,7 +180,7 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
-        if node.base is not None and node.exists and not node.is_new:
+        if node.exists and not node.is_new:
             plan.slot_probe = _exact(node, reads)
             if reads is not None:
                 # The order of an adjust and a set matters to the other reads of a serializable transaction.
@@ -266,11 +272,12 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         column = schema.property_column(name)
         cells.append((*column, node.base_of(name, data)))
         depends_on[column] = None
-    for name in node.created:
-        column = schema.property_column(name)
-        plan.created[column] = node.property_of(name).create().encode_base()
-        cells.append((*column, plan.created[column]))
-        depends_on[column] = None
+    if node.adjusted:
+        plan.created = {
+            schema.property_column(name): node.property_of(name).create().encode_base() for name in node.created
+        }
+        cells += ((*column, data) for column, data in plan.created.items())
+        depends_on.update(dict.fromkeys(plan.created))
     for name, is_present in node.child_writes.items():
         column = schema.child_column(name)
         cells.append((*column, schema.PRESENT if is_present else schema.GONE))
@@ -292,12 +299,13 @@ def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     for name, data in written.items():
         cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
     for name, is_present in node.child_writes.items():
-        cells.append((schema.CHILDREN, paths.encode(name), schema.PRESENT if is_present else schema.GONE))
+        cells.append((*schema.child_column(name), schema.PRESENT if is_present else schema.GONE))
     # If the node has an earlier life, that ends here as well. A node that was absent needs no such check: a commit that creates
     # it writes the parent's child column, and a commit that touches it has that version in its view.
-    depends_on = {} if node.base is None else {schema.LAST_REVISION: None}
+    depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}
     plan = RowPlan(node.path, paths.key(node.path), tuple(cells), depends_on)
-    return plan, RowChange(node.path, ADDED, tuple(node.written), *_children(node))
+    added, removed = _children(node)
+    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), added, removed, ()))
 
 
 def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -91,7 +91,9 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
         if row.depends_on:
             since = 0 if row.must_be_absent else low_bound
             get = Get(row.key, columns=list(row.depends_on), since=since, versions=_versions_of(row.depends_on))
-            probes.append(_Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created))
+            probes.append(
+                _Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created or {})
+            )
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
             probes.append(_Probe(get, only_columns=row.name_probe))

@@ -192,15 +192,16 @@ class NodeCache:
                 self._touched.clear()
             built_on = arrival.built_on
             states = arrival.states if arrival.states and built_on >= self._horizon else {}
-            for change in arrival.changes:
-                path = change.path
-                before = self._touched.get(path, -1)
-                self._touched[path] = arrival.position
+            position = arrival.position
+            touched = self._touched
+            for path, kind, _, children_added, children_removed, _ in arrival.changes:
+                before = touched.get(path, -1)
+                touched[path] = position
                 known = self._drop(path)
-                if change.children_added or change.children_removed or change.kind != CHANGED:
+                if children_added or children_removed or kind != CHANGED:
                     known = _NOTHING
                 if path in states and before <= built_on:
-                    entry = _entry(path, arrival.position, states[path], known.names_position, known.names)
+                    entry = _entry(path, position, states[path], known.names_position, known.names)
                     self._keep(path, entry)
                 elif known.names_position != _NEVER:
                     self._keep(path, _entry(path, _NEVER, None, known.names_position, known.names))

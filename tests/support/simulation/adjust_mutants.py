@@ -167,7 +167,7 @@ def first_adjust_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
     def plan(of: Any) -> Any:
         row, change = original(of)
-        for column in row.created:
+        for column in row.created or ():
             row.depends_on.pop(column, None)
         return row, change
 
