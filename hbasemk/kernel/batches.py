@@ -7,7 +7,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from hbasemk.store.abc import Delete, DeleteBelow, NewCell, Put
+from hbasemk.store.abc import Delete, DeleteBelow, NewCellFields, Put
 
 T = TypeVar("T")
 D = TypeVar("D", Delete, DeleteBelow)
@@ -52,7 +52,7 @@ def delete_size(delete: Delete | DeleteBelow) -> int:
     return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
 
 
-def _cell_size(cell: NewCell) -> int:
+def _cell_size(cell: NewCellFields) -> int:
     return len(cell[1]) + len(cell[2]) + CELL_BYTES
 
 
@@ -66,7 +66,7 @@ def put_batches(puts: Iterable[Put], rows: int, most: int) -> Iterator[list[Put]
                 yield put, size
             else:
                 for cells in by_size(put.cells, _cell_size, len(put.cells), most - len(put.row)):
-                    part = Put(put.row, cells)
+                    part = put._replace(cells=cells)
                     yield part, put_size(part)
 
     return ([put for put, _ in part] for part in by_size(sized(), itemgetter(1), rows, most))

@@ -181,7 +181,7 @@ class MemoryStore(Store):
         with self._lock, Deferred():
             found = self._table(table)
             for put in puts:
-                found.check_families([cell.family for cell in put.cells])
+                found.check_families([cell[0] for cell in put.cells])
             now = self._now(found)
             self._changes.count += 1
             for put in puts:
@@ -202,7 +202,7 @@ class MemoryStore(Store):
             return self._compare_and_set(self._table(table), column, expected, put)
 
     def _compare_and_set(self, found: MemoryTable, column: Column, expected: bytes | None, put: Put) -> bool:
-        found.check_families([column[0], *(cell.family for cell in put.cells)])
+        found.check_families([column[0], *(cell[0] for cell in put.cells)])
         now = self._now(found)
         row = found.rows.get(put.row)
         kept = None if row is None else row.versions.get(column)
@@ -247,14 +247,14 @@ class MemoryStore(Store):
         with self._lock:
             found = self._table(table)
             for put in puts:
-                found.check_families([cell.family for cell in put.cells])
+                found.check_families([cell[0] for cell in put.cells])
             if unchanged_since is None or self._has_changed(*unchanged_since):
                 others = [row for name, get in also for row in self._read_also(self._table(name), get)]
                 if not judge([*self._read(found, gets), *others]):
                     return None
             deciding = self._table(decision.table)
             for put in decision.with_puts:
-                deciding.check_families([cell.family for cell in put.cells])
+                deciding.check_families([cell[0] for cell in put.cells])
             if decision.unchanged is not None and self._has_changed(*decision.unchanged):
                 return 0
             # An interrupt must not leave a part of it.

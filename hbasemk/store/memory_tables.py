@@ -17,7 +17,7 @@ from hbasemk.store.abc import (
     Column,
     DeleteBelow,
     Get,
-    NewCell,
+    NewCellFields,
     Page,
     Put,
     Scan,
@@ -38,7 +38,7 @@ class MemoryRow:
         self.order: list[Column] = []
         self.versions: dict[Column, list[Cell]] = {}
 
-    def put(self, cells: Iterable[NewCell], now: int, max_versions: int) -> None:
+    def put(self, cells: Iterable[NewCellFields], now: int, max_versions: int) -> None:
         """Add versions, and drop the oldest ones of a column that has more than ``max_versions``."""
         added: list[Column] = []
         for family, qualifier, value, timestamp in cells:
@@ -204,14 +204,14 @@ class MemoryTable:
         row = self.rows.get(put.row)
         if row is None:
             return 0
-        kept = (row.versions.get((cell.family, cell.qualifier)) for cell in put.cells)
+        kept = (row.versions.get(cell[:2]) for cell in put.cells)
         return max((versions[-1].timestamp for versions in kept if versions), default=0)
 
     def put(self, put: Put, now: int) -> None:
-        """Write into one row; ``now`` is the timestamp of cells without one."""
+        """Write into one row; ``now`` is the timestamp of cells that have none."""
         row = self.rows.get(put.row)
         if row is None:
             row = self.rows[put.row] = MemoryRow()
-        row.put(put.cells, now, self.versions)
+        row.put(put.cells, now if put.timestamp is None else put.timestamp, self.versions)
         if self.written is not None:
             self.written.append(put.row)

@@ -71,7 +71,10 @@ def _request(step: Step, names: _Names) -> str:
         named = "" if wanted is None else " " + ",".join(_column(one) for one in wanted)
         return f"{_key(step.table, what.row, names)}{named}"
     if isinstance(what, Put):
-        cells = [f"{_column(cell[:2])}={_value(cell.value)}{_at(step, cell.timestamp, names)}" for cell in what.cells]
+        cells = [
+            f"{_column((family, qualifier))}={_value(value)}{_at(step, what.timestamp if own is None else own, names)}"
+            for family, qualifier, value, own in what.cells
+        ]
         return f"{_key(step.table, what.row, names)} {' '.join(cells)}"
     if isinstance(what, Delete):
         cells = [f"{_column(cell[:2])}{_at(step, cell.timestamp, names)}" for cell in what.cells]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from hbasemk.errors import StoreUnknownError
 from hbasemk.store.abc import (
     Arrivals,
-    Cell,
     Column,
     Decision,
     Delete,
     DeleteBelow,
     Get,
-    NewCell,
     Put,
     Row,
     Scan,
@@ -159,17 +157,17 @@ class CountingStore(WrappedStore):
             if cells:
                 traffic.rows_read += 1
                 traffic.cells_read += len(cells)
-                traffic.bytes_read += _size(key, cells)
+                traffic.bytes_read += _size(key, ((cell.qualifier, cell.value) for cell in cells))
 
     def _of(self, table: str) -> Traffic:
         return self._traffic.setdefault(table, Traffic())
 
     def _count_writes(self, table: str, puts: Sequence[Put]) -> None:
         traffic = self._of(table)
-        for key, cells in puts:
+        for key, cells, _ in puts:
             traffic.rows_written += 1
             traffic.cells_written += len(cells)
-            traffic.bytes_written += _size(key, cells)
+            traffic.bytes_written += _size(key, (cell[1:3] for cell in cells))
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         """Counted."""
@@ -221,8 +219,9 @@ class CountingStore(WrappedStore):
         return Traffic(**{name: sum(one[name] for one in counted) for name in asdict(Traffic())})
 
 
-def _size(key: bytes, cells: Sequence[Cell] | Sequence[NewCell]) -> int:
-    return len(key) + sum(8 + len(cell.qualifier) + len(cell.value) for cell in cells)
+def _size(key: bytes, columns: Iterable[tuple[bytes, bytes]]) -> int:
+    """Return the size of a row in bytes, from the qualifiers and values of its cells."""
+    return len(key) + sum(8 + len(qualifier) + len(value) for qualifier, value in columns)
 
 
 class FaultyStore(WrappedStore):

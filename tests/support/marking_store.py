@@ -55,7 +55,10 @@ class MarkedTable(MemoryTable):
     def put(self, put: Put, now: int) -> None:
         """Write into one row, except what a marker hides."""
         marks = self.marks.get(put.row)
-        cells = [Cell(*cell[:2], now if cell.timestamp is None else cell.timestamp, cell.value) for cell in put.cells]
+        stamp = now if put.timestamp is None else put.timestamp
+        cells = [
+            Cell(family, qualifier, stamp if own is None else own, value) for family, qualifier, value, own in put.cells
+        ]
         hidden = [cell for cell in cells if marks is not None and marks.hide(cell)]
         self.hidden += [(put.row, cell) for cell in hidden]
         shown = [NewCell(*cell[:2], cell.value, cell.timestamp) for cell in cells if cell not in hidden]

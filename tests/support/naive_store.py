@@ -60,7 +60,8 @@ class NaiveStore(Store):
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         for put in puts:
-            for family, qualifier, value, timestamp in put.cells:
+            for family, qualifier, value, own in put.cells:
+                timestamp = put.timestamp if own is None else own
                 assert timestamp is not None
                 self.cells[table, put.row, family, qualifier, timestamp] = value
                 stamps = sorted(key[4] for key in self.cells if key[:4] == (table, put.row, family, qualifier))

@@ -19,7 +19,7 @@ from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.commit.staging import Staging, name_conflict
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.store.abc import Column, NewCell, Put
+from hbasemk.store.abc import Column, NewCellFields, Put
 
 _tuple: Final = tuple.__new__
 """Creates a named tuple from its fields at a third of the cost of calling its class."""
@@ -33,8 +33,9 @@ _NOTHING: Final[dict[Column, None]] = {}
 """The columns that most new nodes depend on; stays empty."""
 _NEVER_WRITTEN: Final[Mapping[bytes, int]] = {}
 """The columns that were written in a new node's life after its first revision; stays empty."""
-_BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE)
-_TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED)
+_BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE, None)
+_END_LIFE: Final = (*schema.DELETED, schema.DEAD, None)
+_TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED, None)
 
 
 T = TypeVar("T", "RowPlan", "ChangeSet")
@@ -64,7 +65,7 @@ class RowPlan:
 
     path: str
     key: bytes
-    cells: tuple[tuple[bytes, bytes, bytes], ...]
+    cells: tuple[NewCellFields, ...]
     depends_on: dict[Column, None]
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
@@ -77,7 +78,7 @@ class RowPlan:
     def with_slots(self, slots: Mapping[Column, bytes]) -> RowPlan:
         """Return a copy with the cells of slots, on which it depends."""
         row = _copy(self)
-        row.cells = (*self.cells, *((*column, total) for column, total in slots.items()))
+        row.cells = (*self.cells, *((*column, total, None) for column, total in slots.items()))
         row.depends_on = {**self.depends_on, **dict.fromkeys(slots)}
         return row
 
@@ -115,7 +116,7 @@ class ChangeSet:
         """Return whether no qualifier and no value exceeds these lengths in bytes."""
         # Faster than all() over a generator, and each cell of a load comes through here.
         for row in self.rows:
-            for _, qualifier, value in row.cells:
+            for _, qualifier, value, _ in row.cells:
                 if len(value) > longest_value or len(qualifier) > longest_key:
                     return False
         return True
@@ -125,11 +126,10 @@ class ChangeSet:
         return list(self.each_put(revision))
 
     def each_put(self, revision: int) -> Iterator[Put]:
-        """Yield the puts one by one, so that a large commit needs no second copy of its cells."""
-        last = (revision,)
+        """Yield the puts one by one."""
         for row in self.rows:
             if row.cells:
-                yield _tuple(Put, (row.key, [_tuple(NewCell, cell + last) for cell in row.cells]))
+                yield _tuple(Put, (row.key, row.cells, revision))
 
     @property
     def size(self) -> int:
@@ -209,7 +209,7 @@ def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
             row, change = _plan(node)
             written = {*node.written, *node.created} if node.depends_on_base else ()
             names = [name for name in node.repeated or () if name not in written] if node.depends_on_base else []
-            unchanged = ((*schema.property_column(name), node.property_of(name).encode_base()) for name in names)
+            unchanged = ((*schema.property_column(name), node.property_of(name).encode_base(), None) for name in names)
             row.cells = (*row.cells, *unchanged)
             plans.append(row)
             row_changes.append(change._replace(properties=[*change.properties, *names]))
@@ -257,7 +257,7 @@ def _columns_without_effect(node: StagedNode) -> dict[Column, None]:
 def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     if node.exists and node.is_new:
         return _plan_of_new(node)
-    cells: list[tuple[bytes, bytes, bytes]] = []
+    cells: list[NewCellFields] = []
     plan = RowPlan(node.path, paths.key(node.path), (), {})
     depends_on = plan.depends_on
     if node.exists:
@@ -265,22 +265,22 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         depends_on[schema.DELETED] = None
     else:
         kind = REMOVED
-        cells.append((*schema.DELETED, schema.DEAD))
+        cells.append(_END_LIFE)
         depends_on[schema.LAST_REVISION] = None
     cells.append(_TOUCHED)
     for name, data in node.written.items():
         column = schema.property_column(name)
-        cells.append((*column, node.base_of(name, data)))
+        cells.append((*column, node.base_of(name, data), None))
         depends_on[column] = None
     if node.adjusted:
         plan.created = {
             schema.property_column(name): node.property_of(name).create().encode_base() for name in node.created
         }
-        cells += ((*column, data) for column, data in plan.created.items())
+        cells += ((*column, data, None) for column, data in plan.created.items())
         depends_on.update(dict.fromkeys(plan.created))
     for name, is_present in node.child_writes.items():
         column = schema.child_column(name)
-        cells.append((*column, schema.PRESENT if is_present else schema.GONE))
+        cells.append((*column, schema.PRESENT if is_present else schema.GONE, None))
         depends_on[column] = None
     if kind == CHANGED:
         _keep_names_apart(node, plan)
@@ -294,12 +294,12 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
 
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     """As :func:`_plan`, for a node whose life begins; nearly all nodes of a load are such nodes."""
-    cells: list[tuple[bytes, bytes, bytes]] = [_BEGIN_LIFE, _TOUCHED]
+    cells: list[NewCellFields] = [_BEGIN_LIFE, _TOUCHED]
     written = {name: node.encoded(name) for name in node.written} if node.adjusted else node.written
     for name, data in written.items():
-        cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data))
+        cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data, None))
     for name, is_present in node.child_writes.items():
-        cells.append((*schema.child_column(name), schema.PRESENT if is_present else schema.GONE))
+        cells.append((*schema.child_column(name), schema.PRESENT if is_present else schema.GONE, None))
     # If the node has an earlier life, that ends here as well. A node that was absent needs no such check: a commit that creates
     # it writes the parent's child column, and a commit that touches it has that version in its view.
     depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}

@@ -95,7 +95,10 @@ def plan_of(path: str, name: str, found: Adjusted, slots: list[int]) -> ChangeSe
     own = schema.property_column(name)
     written: dict[Column, bytes] = {own: base.encode_base()}
     written.update((schema.slot_column(name, slot), values.TOMBSTONE) for slot in slots)
-    cells = (*((*column, data) for column, data in written.items()), (*schema.LAST_REVISION, schema.TOUCHED))
+    cells = (
+        *((*column, data, None) for column, data in written.items()),
+        (*schema.LAST_REVISION, schema.TOUCHED, None),
+    )
     depends_on: dict[Column, None] = {schema.DELETED: None, **dict.fromkeys(written)}
     change = RowChange(path, FOLDED, [name], adjusted=[(name, slot >> 16, slot & 0xFFFF) for slot in slots])
     return ChangeSet([RowPlan(path, paths.key(path), cells, depends_on)], [change], [])

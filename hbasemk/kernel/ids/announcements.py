@@ -200,7 +200,7 @@ class Announcements:
         if not is_ours:
             raise self._lease.lost()
         with self._state:
-            written = log.put.cells[0].timestamp
+            written = log.put.cells[0][3]
             if self._nonce == log.expected and written is not None:
                 self._acknowledged = max(self._acknowledged, written)
                 self._acknowledged_time = began

@@ -79,9 +79,13 @@ def scan(request: Scan, start: bytes | None, stop: bytes | None) -> Any:
 
 def put(request: Put) -> Any:
     """Convert a put."""
+    row, cells, stamp = request
     return idl.Put(
-        request.row,
-        [_column_value(family, qualifier, value, timestamp) for family, qualifier, value, timestamp in request.cells],
+        row,
+        [
+            _column_value(family, qualifier, value, stamp if timestamp is None else timestamp)
+            for family, qualifier, value, timestamp in cells
+        ],
     )
 
 

@@ -264,7 +264,7 @@ class HBaseStore(Store):
     def check_puts(self, puts: Sequence[Put]) -> None:
         """Apply the contract's limits, and HBase's limit on the size of a cell including its key."""
         super().check_puts(puts)
-        for row, cells in puts:
+        for row, cells, _ in puts:
             for family, qualifier, value, _ in cells:
                 if len(value) > MAX_CELL - 2 * LIMITS.row_key - _KEY_OVERHEAD - 256:
                     size = len(row) + len(family) + len(qualifier) + len(value) + _KEY_OVERHEAD

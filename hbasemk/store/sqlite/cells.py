@@ -174,11 +174,13 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     # SQLite inserts rows in the order of their keys faster than at random places.
     last: bytes | None = None
     members: list[bytearray | int] = []
-    for key, cells in sorted(puts, key=_row):
+    for key, cells, stamp in sorted(puts, key=_row):
         row = blob(key)
+        if stamp is None:
+            stamp = now
         for family, qualifier, value, timestamp in cells:
             if timestamp is None:
-                timestamp = now
+                timestamp = stamp
                 if timestamp is None:
                     return None
             if family != last:

@@ -25,6 +25,7 @@ class Bounds(Base):
             "a negative timestamp": put(row, {b"q": b"x"}, -1),
             "the timestamp that means now": put(row, {b"q": b"x"}, MAX_TIMESTAMP),
             "a timestamp of 65 bits": put(row, {b"q": b"x"}, 2**64),
+            "a put with a negative timestamp": Put(row, [NewCell(D, b"q", b"x", 1)], -1),
         }
 
     @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ class Bounds(Base):
             "a negative timestamp",
             "the timestamp that means now",
             "a timestamp of 65 bits",
+            "a put with a negative timestamp",
         ],
     )
     def test_an_invalid_put_is_rejected_before_anything_is_written(
@@ -51,7 +53,9 @@ class Bounds(Base):
             store.check_and_write(tables.many.name, (D, b"good"), None, bad)
         if bad.cells and bad.row == row:
             with pytest.raises(LimitError):
-                store.check_and_write(tables.many.name, (D, b"good"), None, Put(row, [*good.cells, *bad.cells]))
+                store.check_and_write(
+                    tables.many.name, (D, b"good"), None, bad._replace(cells=[*good.cells, *bad.cells])
+                )
         assert values(store, tables.many, row) == {}
         # The handle remains usable.
         store.write(tables.many.name, [good])

@@ -119,6 +119,15 @@ class Cells(Base):
             (family, qualifier, at) for family in (C, D) for qualifier in sorted(qualifiers) for at in (3, 2, 1)
         ]
 
+    def test_cells_without_a_timestamp_have_that_of_their_put(self, store: Store, tables: Tables, row: bytes) -> None:
+        cells = [NewCell(D, b"a", b"1"), NewCell(C, b"b", b"2"), NewCell(D, b"c", b"3", 7)]
+        expected = [Cell(C, b"b", 5, b"2"), Cell(D, b"a", 5, b"1"), Cell(D, b"c", 7, b"3")]
+        store.write(tables.many.name, [Put(row, cells, 5), Put(row + b"2", [NewCell(D, b"a", b"1")], 0)])
+        assert read(store, tables.many, Get(row)) == expected
+        assert read(store, tables.many, Get(row + b"2")) == [Cell(D, b"a", 0, b"1")]
+        assert store.check_and_write(tables.many.name, (D, b"flag"), None, Put(row + b"3", cells, 5))
+        assert read(store, tables.many, Get(row + b"3")) == expected
+
     def test_keys_qualifiers_and_values_may_contain_every_byte(self, store: Store, tables: Tables, row: bytes) -> None:
         singles = [bytes([byte]) for byte in range(256)]
         store.write(tables.many.name, [put(row + byte, {byte: byte + row}, 5) for byte in singles])

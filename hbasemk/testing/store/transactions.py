@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from hbasemk.errors import LimitError, StoreUnusableError
-from hbasemk.store.abc import Arrivals, Decision, Get, Row, Store
-from hbasemk.testing.store.base import Base, D, Tables, put, together, values
+from hbasemk.store.abc import Arrivals, Cell, Decision, Get, NewCell, Put, Row, Store
+from hbasemk.testing.store.base import Base, D, Tables, put, read, together, values
 
 FLAG = (D, b"flag")
 
@@ -128,6 +128,17 @@ class Transactions(Base):
         assert values(store, tables.many, row) == {}
         store.write(tables.many.name, [put(row, {b"a": b"2"}, 5)])
         assert values(store, tables.many, row) == {b"a": b"2"}
+
+    def test_a_transaction_writes_cells_with_the_timestamp_of_their_put(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        cells = [NewCell(D, b"a", b"1"), NewCell(D, b"b", b"2", 7)]
+        decision = self.decision(tables, row)
+        also = Put(row + b"also", [NewCell(D, b"c", b"3")], 2**52)
+        store.write(tables.one.name, [put(row, {b"flag": b"no"})])
+        assert store.write_if(tables.many.name, [Put(row, cells, 5)], [], accept, decision._replace(with_puts=(also,)))
+        assert read(store, tables.many, Get(row)) == [Cell(D, b"a", 5, b"1"), Cell(D, b"b", 7, b"2")]
+        assert read(store, tables.one, Get(also.row)) == [Cell(D, b"c", 2**52, b"3")]
 
     def test_a_transaction_rejects_invalid_puts_before_it_writes(
         self, store: Store, tables: Tables, row: bytes

@@ -158,7 +158,7 @@ class Narrow(CountingStore):
 def _size(rows: Sequence[Put] | Sequence[Delete]) -> int:
     return sum(
         len(row) + sum(len(cell[1]) + (0 if isinstance(cell, CellVersion) else len(cell[2])) for cell in cells)
-        for row, cells in rows
+        for row, cells, *_ in rows
     )
 
 

@@ -27,7 +27,7 @@ class Written(CountingStore):
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
         if table == schema.NODES:
             self.rows += (put.row for put in puts)
-            self.children += (cell.qualifier for put in puts for cell in put.cells if cell.family == schema.CHILDREN)
+            self.children += (cell[1] for put in puts for cell in put.cells if cell[0] == schema.CHILDREN)
         super().write(table, puts, durable=durable)
 
 

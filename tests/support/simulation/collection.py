@@ -83,7 +83,11 @@ class CollectedSchedule(Schedule):
 
         def record(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
             if table == schema.NODES:
-                self.put.update((put.row, cell[:2], cell.timestamp) for put in puts for cell in put.cells)
+                self.put.update(
+                    (put.row, cell[:2], put.timestamp if cell[3] is None else cell[3])
+                    for put in puts
+                    for cell in put.cells
+                )
             write(table, puts, durable=durable)
 
         delete_below = simulator.store.delete_below

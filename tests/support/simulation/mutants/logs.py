@@ -84,7 +84,7 @@ def logs_written_by_any_holder(patch: pytest.MonkeyPatch) -> None:
     def send(self: Announcements, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
         created = create is not None and self._store.once.check_and_write(*create)
         self._store.write(schema.CLUSTER, [log.put])
-        self._acknowledged = max(self._acknowledged, log.put.cells[0].timestamp or 0)
+        self._acknowledged = max(self._acknowledged, log.put.cells[0][3] or 0)
         return created
 
     patch.setattr(Announcements, "_send", send)
