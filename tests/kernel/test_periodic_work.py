@@ -9,7 +9,7 @@ import pytest
 
 from hbasemk import Repository
 from hbasemk.errors import FormatError, StoreNotAppliedError
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
@@ -93,6 +93,27 @@ def test_damage_of_a_dead_writers_revision_stops_only_that_one(store: MemoryStor
     assert is_swept(store, other)
     assert is_swept(store, branch)
     assert not is_swept(store, damaged)
+
+
+@pytest.mark.damages("wrong lease")
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_damaged_lease_stops_only_the_recovery_of_its_writer(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered, batch_rows=1)
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    damaged, other = (dead_writer(store, world, mac) for mac in (2, 3))
+    machine = revisions.machine_of(damaged)
+    lease = NewCell(*schema.LEASE, b"short")
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [lease])])
+    one.poll()
+    world.advance(LATER)
+    reason = f"the revisions of machine id {machine:04x} cannot be rolled back: the lease b'short' is damaged"
+    with pytest.raises(FormatError, match=reason):
+        one.recovery.recover()
+    assert is_swept(store, other)
+    assert not is_swept(store, damaged)
+    with pytest.raises(FormatError, match=reason):
+        one.maintain()
 
 
 @pytest.mark.damages("undecodable changes")

@@ -23,6 +23,7 @@ from hbasemk.format.horizon import Horizon
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel import schema_version
 from hbasemk.kernel import settings as kernel_settings
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.leases import lease_of, leases_of
 from hbasemk.kernel.ids.log_holder import TakenLog
@@ -273,18 +274,22 @@ class Lease:
         """Return whether the lease under which ``revision`` was issued has ended. Round trips as :meth:`over`."""
         return bool(self.over([revision]))
 
-    def over(self, issued: Iterable[int]) -> list[int]:
+    def over(self, issued: Iterable[int], damage: Damage | None = None) -> list[int]:
         """Return those of some revisions whose lease has ended, in the given order; never the repository's first revision.
 
         One round trip for each batch of machine ids, and two more if the store's clock was not measured recently. Only the
         store's clock may decide that another process's lease has expired.
+
+        Raises FormatError if a lease is damaged. With ``damage``, keeps the error there and leaves out the revisions of this lease.
         """
         # The first revision was created as committed. If it seems pending, its row is damaged, and a roll-back would delete /.
         first = self._settings.root_revision
         machines = {revision: revisions.machine_of(revision) for revision in issued if revision != first}
-        records = leases_of(self.store, list(dict.fromkeys(machines.values())))
+        records = leases_of(self.store, list(dict.fromkeys(machines.values())), damage)
         over: list[int] = []
         for revision, machine in machines.items():
+            if machine not in records:
+                continue
             record = records[machine]
             if record is None or record.start > revisions.ms_of(revision) or self.has_ended(machine, record):
                 over.append(revision)

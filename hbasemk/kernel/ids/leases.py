@@ -7,6 +7,7 @@ from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Get, Scan, scan_all
 
@@ -18,10 +19,21 @@ def lease_of(store: RetryingStore, machine: int) -> LeaseRecord | None:
     return record_of(store.read(schema.CLUSTER, [Get(schema.machine_key(machine), columns=(schema.LEASE,))])[0])
 
 
-def leases_of(store: RetryingStore, machines: Sequence[int]) -> dict[int, LeaseRecord | None]:
-    """Return the leases of some machine ids. One round trip for each batch; none for no machine ids."""
+def leases_of(
+    store: RetryingStore, machines: Sequence[int], damage: Damage | None = None
+) -> dict[int, LeaseRecord | None]:
+    """Return the leases of some machine ids. One round trip for each batch; none for no machine ids.
+
+    Raises FormatError if one is damaged. With ``damage``, keeps the error there and leaves this machine id out.
+    """
     rows = store.read(schema.CLUSTER, [Get(schema.machine_key(one), columns=(schema.LEASE,)) for one in machines])
-    return {machine: record_of(row) for machine, row in zip(machines, rows, strict=True)}
+    if damage is None:
+        return {machine: record_of(row) for machine, row in zip(machines, rows, strict=True)}
+    found: dict[int, LeaseRecord | None] = {}
+    for machine, row in zip(machines, rows, strict=True):
+        with damage.kept(f"the revisions of machine id {machine:04x} cannot be rolled back"):
+            found[machine] = record_of(row)
+    return found
 
 
 def all_leases(store: RetryingStore) -> dict[int, LeaseRecord]:

@@ -168,11 +168,11 @@ class Outcomes:
     def recover_over(self, pending: Sequence[int], damage: Damage) -> list[int]:
         """Recover those of some pending revisions whose writer's lease has expired, and return them.
 
-        Keeps in ``damage`` the error of a revision that is damaged, and leaves that revision as it is.
+        Keeps in ``damage`` the error of a revision that is damaged, or whose writer's lease is, and leaves that revision as it is.
         One round trip for the leases of all, and more for each revision that it recovers.
         """
         recovered: list[int] = []
-        for revision in self._lease.over(pending):
+        for revision in self._lease.over(pending, damage):
             with damage.kept(f"revision {revisions.to_text(revision)} of a dead writer cannot be rolled back"):
                 self.recover(revision)
                 recovered.append(revision)
