@@ -280,7 +280,7 @@ class Lease:
         One round trip for each batch of machine ids, and two more if the store's clock was not measured recently. Only the
         store's clock may decide that another process's lease has expired.
 
-        Raises FormatError if a lease is damaged. With ``damage``, keeps the error there and leaves out the revisions of this lease.
+        Raises FormatError if a lease is damaged. With ``damage``, keeps the error there and leaves out the lease's revisions.
         """
         # The first revision was created as committed. If it seems pending, its row is damaged, and a roll-back would delete /.
         first = self._settings.root_revision

@@ -168,7 +168,7 @@ class Outcomes:
     def recover_over(self, pending: Sequence[int], damage: Damage) -> list[int]:
         """Recover those of some pending revisions whose writer's lease has expired, and return them.
 
-        Keeps in ``damage`` the error of a revision that is damaged, or whose writer's lease is, and leaves that revision as it is.
+        Keeps in ``damage`` the error of a damaged revision or of a damaged lease, and leaves the revisions concerned as they are.
         One round trip for the leases of all, and more for each revision that it recovers.
         """
         recovered: list[int] = []
