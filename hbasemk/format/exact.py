@@ -6,14 +6,13 @@ every sum of such numbers. So sums do not depend on the order of their terms.
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import FormatError, LimitError
 from hbasemk.format import limits, values
-from hbasemk.format.json_number import Number
+from hbasemk.format.json_number import number_of
 
 Exact: TypeAlias = Union[int, Fraction]  # noqa: UP007 - evaluated at run time on 3.10
 
@@ -37,13 +36,10 @@ def of_value(data: bytes) -> Exact | None:
         return int.from_bytes(data[1:], "big", signed=True)
     if kind not in (_FLOAT, _JSON):
         return None
-    value = values.decode(data)
+    value: object = values.decode(data)
     if isinstance(value, values.Json):
-        if value.text.lstrip("-").isdigit():
-            return int(Number(value.text))
-        value = json.loads(value.text)
-    assert isinstance(value, float)
-    return of_number(value) if math.isfinite(value) else None
+        value = number_of(value.text)
+    return of_number(value) if isinstance(value, (int, float)) and -math.inf < value < math.inf else None
 
 
 def add(data: bytes, by: Exact) -> bytes:

@@ -52,6 +52,16 @@ class Number:
         return real if math.isfinite(real) and repr(real) == self.text else None
 
 
+def number_of(text: str) -> int | float | None:
+    """Return the number that a JSON text spells: an ``int`` if it has only digits, else a ``float``, infinite beyond its range.
+
+    None for any other JSON text, which an earlier version can have stored.
+    """
+    if _is_number(text) is None:
+        return None
+    return int(Number(text)) if text.lstrip("-").isdigit() else float(text)
+
+
 def _to_int(text: str) -> int:
     return int(text) if len(text) <= _ALWAYS else int(Decimal(text))
 

@@ -8,7 +8,9 @@ from typing import Final
 from hbasemk.errors import InvalidChangeError, LimitError
 from hbasemk.format import exact, limits, schema, values
 from hbasemk.format.exact import Exact
+from hbasemk.format.json_number import number_of
 from hbasemk.format.node import decode_property, encode_property
+from hbasemk.format.values import Json, Value
 from hbasemk.store.abc import Limits
 
 LONGEST_QUALIFIER: Final = Limits().row_key
@@ -20,13 +22,17 @@ _INFINITE: Final = (float("inf"), float("-inf"))
 def incremented(path: str, name: str, data: bytes | None, amount: int | float) -> bytes:
     """Return the encoded sum of a property (None: absent, which counts as 0) and an amount.
 
-    Raises InvalidChangeError if one of them is not a number, and LimitError if the sum has too many digits.
+    A Json number counts as the int or float that it spells; an amount of 0 keeps its spelling. Raises InvalidChangeError if the
+    property or the amount is not a number, or the property is a Json number beyond the range of a float. Raises LimitError if
+    the sum has too many digits.
     """
-    current = 0 if data is None else decode_property(path, name, data)
-    if isinstance(current, bool) or not isinstance(current, (int, float)):
+    found = 0 if data is None else decode_property(path, name, data)
+    if isinstance(found, Json) and data is not None and not amount:
+        return data
+    current = _plain_number(found)
+    if current is None:
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be incremented: its value must be a number, "
-            f"got {limits.shown(current)}",
+            f"property {name!r} of {path} cannot be incremented: its value must be a number, got {limits.shown(found)}",
             path=path,
         )
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
@@ -43,6 +49,14 @@ def incremented(path: str, name: str, data: bytes | None, amount: int | float) -
             path=path,
         ) from None
     return encode_property(path, name, total)
+
+
+def _plain_number(value: Value) -> int | float | None:
+    """Return a number as an int or float; None for other values, and for a Json number beyond the range of a float."""
+    if isinstance(value, Json):
+        number = number_of(value.text)
+        return None if number in _INFINITE else number
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fraction) -> Exact:

@@ -14,6 +14,7 @@ from hbasemk import (
     Repository,
     Transaction,
 )
+from hbasemk.format import values
 from tests.support.repositories import Instances
 
 
@@ -75,6 +76,49 @@ def test_adjusts_of_a_new_node_are_rounded_once(
 
     for found in (one.run(add_and_adjust), *(repository.refresh()["/b"]["n"] for repository in two)):
         assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
+JSON_NUMBERS: list[tuple[str, int | float, Any]] = [
+    ("1.10", 1, 2.1),
+    ("1.10", 0, Json("1.10")),
+    ("1e3", 0.5, 1000.5),
+    ("-0", 2, 2),
+    ("1" * 30, 1, int("1" * 30) + 1),
+]
+
+
+@pytest.mark.parametrize(("text", "by", "expected"), JSON_NUMBERS)
+@pytest.mark.parametrize("method", ["increment", "adjust"])
+def test_increments_and_adjusts_of_json_numbers_agree(
+    two: tuple[Repository, Repository], method: str, text: str, by: int | float, expected: Any
+) -> None:
+    one, other = two
+    one.run(lambda tx: tx.set("/a", "n", Json(text)))
+    one.run(lambda tx: getattr(tx, method)("/a", "n", by))
+    for repository in (one, other):
+        found = value(repository)
+        assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
+@pytest.mark.parametrize("method", ["increment", "adjust"])
+def test_a_json_number_beyond_the_range_of_a_float_is_rejected(two: tuple[Repository, Repository], method: str) -> None:
+    one, _ = two
+    one.run(lambda tx: tx.set("/a", "n", Json("1e400")))
+    with pytest.raises(InvalidChangeError, match=r"'n' of /a cannot be .*1e400"):
+        one.run(lambda tx: getattr(tx, method)("/a", "n", 1))
+
+
+@pytest.mark.parametrize("method", ["increment", "adjust"])
+@pytest.mark.parametrize("text", ['{"a":1}', '"x"', "true", "[1"])
+def test_json_of_an_earlier_version_that_is_no_number_is_rejected(
+    two: tuple[Repository, Repository], monkeypatch: pytest.MonkeyPatch, method: str, text: str
+) -> None:
+    one, _ = two
+    with monkeypatch.context() as earlier:
+        earlier.setattr(values, "_is_number", lambda _: True)
+        one.run(lambda tx: tx.set("/a", "n", Json(text)))
+    with pytest.raises(InvalidChangeError, match=r"'n' of /a cannot be .* must be a .*number, got"):
+        one.run(lambda tx: getattr(tx, method)("/a", "n", 1))
 
 
 def test_adjusts_that_add_up_to_0_create_an_absent_property(two: tuple[Repository, Repository]) -> None:
