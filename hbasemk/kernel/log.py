@@ -39,7 +39,12 @@ class LogEntry:
         return moment(self.time_ms)
 
     def touches(self, path: str) -> bool:
-        """Return whether the revision changed anything in the subtree of ``path``."""
+        """Return whether the revision changed anything in the subtree of ``path``.
+
+        The first revision, which has no base, touches only ``/``: it creates this node.
+        """
+        if self.base is None:
+            return path == paths.ROOT
         return any(paths.is_at_or_below(change.path, path) for change in self.changes)
 
     @property

@@ -10,9 +10,11 @@ from typing import Final
 import pytest
 
 from hbasemk import Branch, ConflictError, HbasemkError, LogEntry, Repository, Transaction, UnknownRevisionError
+from hbasemk.format import revisions
 from hbasemk.format.changes import is_chunk
 from hbasemk.kernel import log, subtree_revisions
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.log import entries
 from hbasemk.repository import instance_of
 from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.testing.wrapped import CountingStore
@@ -144,6 +146,16 @@ def test_the_newest_entries_of_a_hot_path_take_few_calls(long: tuple[CountingSto
     store.take()
     assert [entry.revision for entry in islice(repository.log("/hot"), 3)] == newest
     assert sum(store.take().values()) <= 8
+
+
+def test_the_first_revision_touches_the_root_that_it_creates(opened: Instances) -> None:
+    one = opened()
+    one.run(lambda tx: tx.add("/a"))
+    touched = [(entry.base is None, entry.touches("/"), entry.touches("/a")) for entry in one.log()]
+    assert touched == [(False, True, True), (True, True, False)]
+    branch = one.branch()
+    (begin,) = entries(instance_of(one), [revisions.from_text(branch.revision)])
+    assert not begin.touches("/")
 
 
 def test_the_log_of_a_path_contains_large_commits_whole(opened: Instances) -> None:
