@@ -10,6 +10,7 @@ from hbasemk.format.node import NodeState
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
+from hbasemk.microkernel.child_counts import child_counts
 from hbasemk.microkernel.filters import Filter
 from hbasemk.microkernel.json_values import to_text
 from hbasemk.microkernel.reserved import CHILD_NODE_COUNT, HASH, ID, RESERVED
@@ -17,7 +18,7 @@ from hbasemk.microkernel.reserved import CHILD_NODE_COUNT, HASH, ID, RESERVED
 
 @dataclass(slots=True)
 class _Shown:
-    """A node in the result: its number of children (0 if not shown), the shown names, and the expanded children."""
+    """A node in the result: its number of children (meaningless if not shown), the shown names, and the expanded children."""
 
     state: NodeState
     count: int
@@ -69,15 +70,18 @@ def _show(
     chosen: Filter,
 ) -> list[_Shown]:
     end = None if limit < 0 else offset + limit
-    # With a filter of nodes, paging needs all names.
-    listed = instance.children_of(view, states, end if chosen.nodes is None else None)
-    shows_count = chosen.properties.takes(CHILD_NODE_COUNT)
+    # With a filter of nodes, paging needs all names. Hidden names take no places on a page.
+    most = None if end is None or chosen.nodes is not None else end + len(RESERVED)
+    listed = instance.children_of(view, states, most)
+    wide = (
+        [state for state in states if not listed[state.path].whole] if chosen.properties.takes(CHILD_NODE_COUNT) else []
+    )
+    counts = child_counts(instance, view, wide)
     shown = []
     for state in states:
-        names, is_whole = listed[state.path]
-        accepted = [name for name in names if name not in RESERVED and chosen.takes_node(name)]
-        count = len(names) if is_whole else instance.child_count(view, state, wide=True) if shows_count else 0
-        shown.append(_Shown(state, count, accepted[offset:end]))
+        visible = [name for name in listed[state.path].names if name not in RESERVED]
+        accepted = [name for name in visible if chosen.takes_node(name)]
+        shown.append(_Shown(state, counts.get(state.path, len(visible)), accepted[offset:end]))
     return shown
 
 

@@ -16,6 +16,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.maintenance import LiveInstance
 from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
+from hbasemk.microkernel.child_counts import child_count
 from hbasemk.microkernel.filters import filter_of
 from hbasemk.microkernel.hash_index import Hashes
 from hbasemk.microkernel.jsop_diff import to_jsop
@@ -107,14 +108,14 @@ class MicroKernel:
         return self._instance().node(view, paths.check_path(path)) is not None
 
     def get_child_node_count(self, path: str, revision_id: str | None = None) -> int:
-        """Return the number of children of the node at ``path`` in the revision ``revision_id``.
+        """Return the number of children of the node at ``path`` in the revision ``revision_id``, without hidden ones.
 
         Raises NodeNotFoundError. Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
         """
         text(path, "path")
         view = self._view(revision_id, "revision_id")
         instance = self._instance()
-        return instance.child_count(view, instance.require(view, paths.check_path(path)))
+        return child_count(instance, view, instance.require(view, paths.check_path(path)))
 
     def get_nodes(
         self,

@@ -254,6 +254,30 @@ def test_the_interface_shows_counts_without_the_names(opened: Instances, new_sto
     assert none == {"00000": {}, "00001": {}}
 
 
+@pytest.mark.parametrize("prefix", ["0", "x"], ids=["before the hidden ones", "behind the hidden ones"])
+@pytest.mark.parametrize("many", [3, MANY])
+def test_hidden_children_are_neither_counted_nor_take_places_on_pages(
+    opened: Instances, new_store: Callable[[], Store], prefix: str, many: int
+) -> None:
+    one = opened()
+    names = [f"{prefix}{number:05}" for number in range(many)]
+    one.run(lambda tx: [tx.add(path) for path in ("/p", *(f"/p/{name}" for name in (*names, ":hash", ":id")))])
+    store = CountingStore(new_store())
+    kernel = MicroKernel(opened(store))
+    size = many - 10 if many > 10 else 2
+    pages = [json.loads(kernel.get_nodes("/p", None, 0, offset, size) or "") for offset in (0, size)]
+    assert [page.pop(":childNodeCount") for page in pages] == [many, many]
+    assert [name for page in pages for name in page] == names
+    assert kernel.get_child_node_count("/p") == many
+    top = json.loads(kernel.get_nodes("/", None, 1, 0, 0) or "")
+    assert top == {":childNodeCount": 1}
+    top = json.loads(kernel.get_nodes("/", None, 1, 0, 1) or "")
+    assert top["p"].pop(":childNodeCount") == many
+    store.take()
+    assert kernel.get_child_node_count("/p") == many
+    assert store.take() == {}
+
+
 def test_a_page_of_names_skips_removed_children(opened: Instances) -> None:
     one = opened()
     fill(one, 0, 2 * MANY)
