@@ -14,7 +14,7 @@ from hbasemk.cli import output
 from hbasemk.cli.collection import Retention
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.session import Session
-from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.errors import InvalidValueError, LimitError, StoreUnusableError
 
 if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
@@ -85,7 +85,8 @@ def init(
     """Create the repository, unless it exists already.
 
     The command does not change an existing repository, except its retention. It fails if the settings of that repository differ
-    from the options. It prints the newest revision, and on standard error the date at which the revision ids end.
+    from the options. It prints the newest revision. On standard error it prints the date at which the revision ids of a new
+    repository end, or that the repository exists already.
     """
     import dataclasses
 
@@ -101,6 +102,7 @@ def init(
         requested["max_clock_skew_ms"] = max_clock_skew
     if lease is not None:
         requested["lease_ms"] = lease
+    existed = _exists(session)
     with connect(
         session.url,
         create=True,
@@ -121,13 +123,29 @@ def init(
             kernel_retention.write(instance_of(repository), retention[0])
         ends = output.moment(chosen.ids_end_ms)
         if session.json:
-            session.rows([[repository.head.revision, ends]], ["revision", "ids_run_out"])
+            session.rows([[repository.head.revision, ends, not existed]], ["revision", "ids_run_out", "created"])
             return
         session.rows([[repository.head.revision]], ["revision"])
+        if existed:
+            output.complain(
+                "the repository exists already"
+                + (" and was not changed" if retention is None else "; only its retention was set")
+            )
+            return
         output.complain(
             f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(stored['epoch_ms'])}. "
             "If you need them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
         )
+
+
+def _exists(session: Session) -> bool:
+    """Return whether the repository exists and can be opened."""
+    try:
+        session.open().close()
+    except StoreUnusableError:
+        # If the store is unusable for another reason, the creation fails for it too.
+        return False
+    return True
 
 
 def _float(text: str) -> float:

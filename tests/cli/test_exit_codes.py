@@ -258,6 +258,21 @@ def test_init_prints_when_ids_end_and_how_to_get_more(run: Run) -> None:
     assert '"ids_run_out": "2042-06-03T21:56:53.887Z"' in out
 
 
+def test_init_says_that_a_repository_exists_already(run: Run) -> None:
+    code, first, _ = run("init", "--url", "sqlite:///new.db")
+    assert code == DONE
+    code, out, err = run("init", "--url", "sqlite:///new.db")
+    assert (code, out) == (DONE, first)
+    assert err == "hbasemk: the repository exists already and was not changed\n"
+    code, out, err = run("init", "--url", "sqlite:///new.db", "--retention", "3d")
+    assert (code, out) == (DONE, first)
+    assert err == "hbasemk: the repository exists already; only its retention was set\n"
+    for name, created in (("new", "false"), ("other", "true")):
+        code, out, err = run("init", "--url", f"sqlite:///{name}.db", "--output", "json")
+        assert (code, err) == (DONE, "")
+        assert f'"created": {created}' in out
+
+
 def test_status_prints_how_to_get_more_ids(run: Run) -> None:
     _, out, _ = run("status")
     assert "2030-06-03T21:56:53.887Z" in out
