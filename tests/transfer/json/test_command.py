@@ -94,6 +94,7 @@ def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> N
 def test_the_command_rejects_wrong_usage(tmp_path: Path, file: Path) -> None:
     url = url_of(tmp_path / "new.db")
     (tmp_path / "broken.json").write_bytes(b"{")
+    (tmp_path / "cut.json").write_bytes(file.read_bytes().rstrip()[:-1])
     for arguments in (
         (str(file),),
         ("-",),
@@ -103,6 +104,7 @@ def test_the_command_rejects_wrong_usage(tmp_path: Path, file: Path) -> None:
         ("-f", "json", "--inline-limit", "5", str(file)),
         ("-f", "json", "--contents", "none", str(file)),
         ("-f", "json", str(tmp_path / "broken.json")),
+        ("-f", "json", str(tmp_path / "cut.json")),
         ("-f", "json", "--at", "relative", str(file)),
         ("-f", "json", str(tmp_path / "none.json")),
     ):
