@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hbasemk.checkpoint import Checkpoint
     from hbasemk.repository import Repository
 
-FIELDS = ("checkpoint", "until", "message")
-
 
 @click.group("checkpoint")
 def checkpoint() -> None:
@@ -48,7 +46,8 @@ def make(session: Session, lifetime: float, revision: str | datetime | None, mes
 def list_checkpoints(session: Session) -> None:
     """List the checkpoints.
 
-    Prints a line for each: its name, its time of expiry by the store's clock, and its message.
+    Prints a line for each: its name, its time of expiry by the store's clock, and its message. JSON output has the fields name,
+    revision, until and message.
     """
     with session.open() as repository:
         _show(session, repository.checkpoints())
@@ -87,11 +86,21 @@ def _find(repository: Repository, name: str) -> Checkpoint:
     return found
 
 
+def fields_of(session: Session, checkpoint: Checkpoint) -> dict[str, str]:
+    """Return what commands show of a checkpoint, by the names of its attributes. Its name begins with the revision."""
+    revision = {"revision": checkpoint.revision} if session.json else {}
+    return {
+        "name": checkpoint.name,
+        **revision,
+        "until": output.moment(checkpoint.until.timestamp() * 1000),
+        "message": session.message(checkpoint.message),
+    }
+
+
 def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
-    session.rows(
-        ([one.name, output.moment(one.until.timestamp() * 1000), session.message(one.message)] for one in checkpoints),
-        FIELDS,
-    )
+    for one in checkpoints:
+        fields = fields_of(session, one)
+        session.rows([list(fields.values())], list(fields))
 
 
 GROUPS = ((checkpoint, (make, list_checkpoints, extend, release)),)

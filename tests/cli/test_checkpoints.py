@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 
 from hbasemk import connect
+from hbasemk.cli import output
 from hbasemk.cli.times import When, seconds_of
 from tests.support.commands import run_captured
 
@@ -56,6 +58,18 @@ def test_checkpoints_are_made_listed_extended_and_released(made: Made) -> None:
         code, out, err = run("checkpoint", *command)
         assert (code, out) == (1, "")
         assert "there is no checkpoint" in err
+
+
+def test_json_has_the_fields_of_the_python_api(made: Made) -> None:
+    assert made.run("checkpoint", "make", "2h", "--at", made.first, "-m", "why\nlong")[0] == 0
+    with connect(made.url) as repository:
+        (found,) = repository.checkpoints()
+    until = output.moment(found.until.timestamp() * 1000)
+    expected = {"name": found.name, "revision": found.revision, "until": until, "message": found.message}
+    for arguments in (("list",), ("extend", found.name, "1s")):
+        _, out, _ = made.run("checkpoint", *arguments, "--output", "json")
+        assert json.loads(out) == expected
+    assert json.loads(made.run("status", "--output", "json")[1])["checkpoints"] == [expected]
 
 
 @pytest.mark.parametrize(
