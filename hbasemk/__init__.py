@@ -81,6 +81,7 @@ from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.settings import Settings
 from hbasemk.microkernel import MicroKernel
+from hbasemk.open_branch import OpenBranch
 from hbasemk.repository import Repository
 from hbasemk.snapshot import Node, NodeStatus, Snapshot
 from hbasemk.transaction import Isolation, Transaction
@@ -119,6 +120,7 @@ __all__ = [
     "NodeExistsError",
     "NodeNotFoundError",
     "NodeStatus",
+    "OpenBranch",
     "Outcome",
     "PropertyNotFoundError",
     "PropertyValue",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, NoReturn, TypeVar
 
-from hbasemk import arguments, checkpoint, options
+from hbasemk import arguments, checkpoint, open_branch, options
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
@@ -25,6 +25,7 @@ from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
 from hbasemk.kernel.retry import BRIEFLY, time_limit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
+from hbasemk.open_branch import OpenBranch
 from hbasemk.since import extent_before
 from hbasemk.snapshot import Snapshot, view_of
 from hbasemk.store.abc import Store
@@ -294,6 +295,14 @@ class Repository:
     def checkpoints(self) -> list[Checkpoint]:
         """Return the checkpoints of all processes, by revision. One round trip for each 1000. Some may have expired."""
         return checkpoint.list_all(self._instance)
+
+    def branches(self) -> list[OpenBranch]:
+        """Return the branches of all processes that have not ended, by the time at which they began.
+
+        One round trip if there are none, and three otherwise, for each 1000 branches that began within the retention, ended ones
+        included. Raises FormatError for a damaged branch.
+        """
+        return open_branch.list_all(self._instance())
 
     def sweep_branches(self, retention: float) -> list[str]:
         """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.

@@ -1,4 +1,4 @@
-"""Commands on branches: branch, merge."""
+"""Commands on branches: branch, branches, merge."""
 
 from __future__ import annotations
 
@@ -71,6 +71,28 @@ def branch(
         session.rows([[revision]], ["revision"])
 
 
+@click.command("branches")
+@click.pass_obj
+def branches(session: Session) -> None:
+    """List the branches that have not ended, of all processes.
+
+    Prints a line for each: its newest revision, the time of that revision, the process that made it, and the branch's message.
+    JSON output has the fields revision, first, base, begun, time, writer and message. `hbasemk merge REVISION` merges a branch,
+    and `hbasemk branch --sweep SECONDS` abandons those that received no commit for so long.
+    """
+    with session.open() as repository:
+        for one in repository.branches():
+            shown: dict[str, str | None] = {"revision": one.revision}
+            if session.json:
+                shown |= {"first": one.first, "base": one.base, "begun": output.moment(one.begun.timestamp() * 1000)}
+            shown |= {
+                "time": output.moment(one.time.timestamp() * 1000),
+                "writer": one.writer,
+                "message": session.message(one.message),
+            }
+            session.rows([list(shown.values())], list(shown))
+
+
 @click.command("merge")
 @click.argument("revision", type=Revision())
 @MESSAGE
@@ -104,4 +126,4 @@ def merge(session: Session, revision: str, message: str) -> None:
         session.rows([[merged]], ["revision"])
 
 
-COMMANDS = (branch, merge)
+COMMANDS = (branch, branches, merge)

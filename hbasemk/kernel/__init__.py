@@ -57,7 +57,7 @@ section topic                     module                                        
 6       damage                    ``damage``
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
                                   ``branches.branch_revisions``,
-                                  ``branches.cache``
+                                  ``branches.cache``, ``branches.open_branches``
 7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
                                   ``branches.merge_end``, ``branches.rebase``,
                                   ``branches.merged_part``,

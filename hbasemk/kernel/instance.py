@@ -17,6 +17,7 @@ from hbasemk.kernel.blobs import Blobs
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.branches.open_branches import OpenBranch, open_branches
 from hbasemk.kernel.commit.change_source import ChangeSource, CollectedOperations
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
@@ -367,6 +368,10 @@ class Instance:
     def conflict_markers(self, revision: int) -> list[str]:
         """Return the paths of the conflict markers at a branch revision, which prevent a merge."""
         return self.branches.markers(self.branch(revision))
+
+    def open_branches(self) -> list[OpenBranch]:
+        """Return the branches that have not ended; see :func:`open_branches`. Open branches are above the horizon."""
+        return open_branches(self.store, self.settings.epoch_ms, self.journal.fence.horizon)
 
     def sweep_branches(self, retention_ms: int | None) -> list[int]:
         """Abandon old branches and delete the cells of ended ones; see :meth:`Branches.sweep`."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hbasemk import connect
 from tests.support.commands import run_captured
 
 
@@ -192,3 +193,25 @@ def test_log_of_a_branch_shows_its_own_revisions_and_then_those_of_trunk(tool: T
     tool("log", "/b", "--until", root, code=1)
     tool("log", "/later", "--until", two, code=1)
     assert "a branch's revision" in " ".join(tool("log", "--help").split())
+
+
+def test_open_branches_are_listed(tool: Tool) -> None:
+    assert tool("branches") == ""
+    base = tool("commit", '+"/a":{}')
+    first = tool("branch")
+    newest = tool("commit", "--on", first, '+"/b":{}')
+    with connect(tool.url) as repository:
+        second = repository.branch("first line\nsecond line").revision
+        found = repository.branches()
+        lines = [line.split("\t") for line in tool("branches").splitlines()]
+        assert [(line[0], line[3]) for line in lines] == [(newest, ""), (second, "first line")]
+        assert [line[2] for line in lines] == [one.writer for one in found]
+        assert all(line[1].endswith("Z") for line in lines)
+        shown = [json.loads(line) for line in tool("branches", "--output", "json").splitlines()]
+    assert [one["message"] for one in shown] == ["", "first line\nsecond line"]
+    for one, branch in zip(shown, found, strict=True):
+        assert list(one) == ["revision", "first", "base", "begun", "time", "writer", "message"]
+        assert (one["revision"], one["first"], one["base"]) == (branch.revision, branch.first, base)
+    tool("merge", newest)
+    tool("branch", "--sweep", "0")
+    assert tool("branches") == ""
