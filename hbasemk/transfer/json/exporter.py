@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from json.encoder import encode_basestring_ascii as quote
 from typing import Final
 
 from hbasemk.format import paths
@@ -12,7 +11,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Names
 from hbasemk.snapshot import Snapshot, instance_of_snapshot, view_of
-from hbasemk.transfer.json.values import to_json
+from hbasemk.transfer.json.values import name_to_json, to_json
 
 SIBLINGS: Final = 200
 """The names of the children of so many siblings are read in one call."""
@@ -24,7 +23,8 @@ def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
     """Yield the subtree as JSON text, piece by piece: ``{"properties": {…}, "children": {name: …}}``, names sorted.
 
     Values are those of :mod:`hbasemk.transfer.json.values`; they are exact, so an import creates the same tree. Memory
-    holds the children of each node on the way down, and the names of some of their children. Raises NodeNotFoundError.
+    holds the children of each node on the way down, and the names of some of their children. Raises NodeNotFoundError, and
+    InvalidValueError for a name without a JSON form.
     """
     instance = instance_of_snapshot(snapshot)
     view = view_of(instance, snapshot)
@@ -40,7 +40,7 @@ def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
             continue
         separator = ", " if siblings.taken else ""
         node = siblings.take()
-        yield f"{separator}{quote(paths.name(node.path))}: {_node(node)}"
+        yield f"{separator}{name_to_json(paths.name(node.path), node.path)}: {_node(node)}"
         stack.append(siblings.below(instance, view))
     yield "\n"
 
@@ -74,5 +74,5 @@ class _Siblings:
 def _node(state: NodeState) -> str:
     """Return the text of a node up to its children."""
     properties = sorted(state.properties.items())
-    inside = ", ".join([f"{quote(name)}: {to_json(value)}" for name, value in properties])
+    inside = ", ".join([f"{name_to_json(name, state.path)}: {to_json(value)}" for name, value in properties])
     return f'{{"properties": {{{inside}}}, "children": {{'

@@ -53,6 +53,19 @@ def to_json(value: Value) -> str:
     return json.dumps(value)
 
 
+def name_to_json(name: str, path: str) -> str:
+    """Return a name of the node at ``path``, of a property or its own, as JSON text in ASCII.
+
+    Raises InvalidValueError for a name in which JSON would join two surrogates: it would be read as another name.
+    """
+    if not name.isascii() and _split_pair(name):
+        raise InvalidValueError(
+            f"the node {path!r} cannot be exported: JSON has no form of the name {shown(name)}, because it would join two "
+            "surrogates to one character; rename it, or export another subtree"
+        )
+    return quote(name)
+
+
 def from_json(parsed: object) -> Value:
     """Return the property value of a JSON value that :data:`decoder` has read.
 
