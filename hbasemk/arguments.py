@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from hbasemk.errors import InvalidRevisionError, InvalidValueError
+from hbasemk.errors import InvalidPathError, InvalidRevisionError, InvalidValueError
 from hbasemk.format import limits, moments, paths
 from hbasemk.format import revisions as revisions
 from hbasemk.format.node import VERSION_DIGITS, is_version
@@ -57,6 +57,16 @@ def node_name(value: object, name: str = "name") -> str:
     if not isinstance(value, str):
         raise wrong(name, "a str", value)
     return paths.check_name(value)
+
+
+def property_name(value: object, path: str) -> str:
+    """Return the value, which must be the name of a property of the node at ``path``; raise TypeError or InvalidPathError."""
+    if not isinstance(value, str):
+        raise wrong(f"each name of a property of {path}", "a str", value)
+    try:
+        return paths.check_name(value)
+    except InvalidPathError as error:
+        raise InvalidPathError(f"a property of {path} cannot have this name: {error.message}") from None
 
 
 def moment_ms(value: object, name: str) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType, TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments, options
-from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
+from hbasemk.errors import ClosedError, InvalidChangeError, InvalidPathError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property, encode_properties
 from hbasemk.format.values import PropertyValue, Value
@@ -99,8 +99,7 @@ class Transaction:
         """
         arguments.new_path(path)
         given = {} if properties is None else arguments.mapping(properties, "properties")
-        for name in given:
-            _node_name(name)
+        _check_names(path, given)
         self._take(AddEncoded(path, encode_properties(path, given)))
 
     def expect(self, path: str, version: str | None) -> None:
@@ -324,6 +323,17 @@ class Transaction:
         if kind is None and not self._done:
             self.commit()
         self._done = True
+
+
+def _check_names(path: str, names: Iterable[str]) -> None:
+    """Check the names of the properties of a new node; an error names the node."""
+    try:
+        for name in names:
+            _node_name(name)
+    except (TypeError, InvalidPathError):
+        for name in names:
+            arguments.property_name(name, path)
+        raise
 
 
 def _as_it_is(value: Any) -> Any:

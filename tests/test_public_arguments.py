@@ -297,6 +297,27 @@ def test_a_single_path_is_not_a_list_of_paths(repo: Repository) -> None:
         tx.load("/a")
 
 
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        *((name, TypeError) for name in (None, 1, b"n", ("n",), OTHER)),
+        *((name, InvalidPathError) for name in ("", "a/b", ".", "..", "x" * 40_000)),
+    ],
+    ids=shown,
+)
+def test_add_rejects_an_invalid_name_at_the_call(repo: Repository, name: Any, error: type[Exception]) -> None:
+    with repo.transaction() as tx:
+        with pytest.raises(error) as raised:
+            tx.add("/new", {"fine": 1, name: 2})
+        # The message names the node and the name; the transaction goes on without the rejected change.
+        assert "/new" in str(raised.value)
+        assert shown(name) in str(raised.value)
+        assert not tx.exists("/new")
+        tx.set("/a", "n", 2)
+    assert repo.head["/a"]["n"] == 2
+    assert "/new" not in repo.head
+
+
 @pytest.mark.parametrize("given", [{}, {"n": 2}], ids=["no property", "one property"])
 def test_an_update_refuses_an_invalid_path(repo: Repository, given: dict[str, Any]) -> None:
     with repo.transaction() as tx:

@@ -85,8 +85,8 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
 @pytest.mark.parametrize(
     ("properties", "error", "message"),
     [
-        ({5: 1}, TypeError, "name must be a str, got 5"),
-        ({"a/b": 1}, InvalidPathError, "'a/b' is not a valid name"),
+        ({5: 1}, TypeError, "each name of a property of /a must be a str, got 5"),
+        ({"a/b": 1}, InvalidPathError, "a property of /a cannot have this name: 'a/b' is not a valid name"),
         ({"good": 1, "wrong": {}}, InvalidValueError, "property 'wrong' of '/a': a property cannot hold dict"),
         ({"large": b"x" * limits.MAX_VALUE}, LimitError, "property 'large' of '/a'"),
     ],
