@@ -22,8 +22,9 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
+from hbasemk.store.sizes import size_of
 
 ROWS: Final = 200
 """The largest number of rows in one batch."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
 from typing import Final, TypeVar
 
 from hbasemk.store.abc import Delete, DeleteBelow, NewCellFields, Put
+from hbasemk.store.sizes import by_size
 
 T = TypeVar("T")
 D = TypeVar("D", Delete, DeleteBelow)
@@ -20,21 +21,6 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Group items in order, ``size`` items per group; the last group may be smaller."""
     rest = iter(items)
     while part := list(islice(rest, size)):
-        yield part
-
-
-def by_size(items: Iterable[T], size_of: Callable[[T], int], rows: int, most: int) -> Iterator[list[T]]:
-    """Group items in order, at most ``rows`` items and ``most`` bytes per group; a larger item forms its own group."""
-    part: list[T] = []
-    size = 0
-    for one in items:
-        more = size_of(one)
-        if part and (len(part) >= rows or size + more > most):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += more
-    if part:
         yield part
 
 

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from hbasemk.errors import StoreError
-from hbasemk.store.abc import Cell
 
 GROW_AFTER: Final = 64
 """After so many successful reads of the largest allowed size, reads may be twice as large. A timeout takes long."""
 FIRST_ROWS: Final = 4
 """The rows of the first answer to reads of many versions: how large they are is not known yet."""
-
-
-def size_of(cells: Iterable[Cell]) -> int:
-    """Return the bytes of the values."""
-    return sum(len(cell.value) for cell in cells)
 
 
 def next_limit(limit: int, size: int, most: int, large: int, fewest: int = 1) -> int:

@@ -33,6 +33,7 @@ from hbasemk.store.abc import (
     Table,
 )
 from hbasemk.store.delegating import DelegatingStore
+from hbasemk.store.sizes import is_full, size_of_rows
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ class RetryingStore(DelegatingStore):
         while True:
             found, ended = self._retry(read)
             rows += found
-            if ended or len(rows) >= scan.limit:
+            if ended or len(rows) >= scan.limit or is_full(scan, rows, size_of_rows(rows)):
                 return rows
 
     # --- writes ------------------------------------------------------------------------------------------

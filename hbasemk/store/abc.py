@@ -82,6 +82,7 @@ class Scan(NamedTuple):
     A forward scan reads from ``start`` (inclusive) to ``stop`` (exclusive). A reverse scan reads downwards from
     ``start``, now the *higher* key (inclusive), to ``stop`` (exclusive). None leaves an end open. ``limit`` bounds the
     number of rows in one batch. The other fields are those of :class:`Get`. The scan omits rows without a matching cell.
+    ``most_bytes`` allows the store to end a batch of a forward scan early, once its values have so many bytes.
     """
 
     start: bytes | None
@@ -93,6 +94,7 @@ class Scan(NamedTuple):
     since: int = 0
     before: int = MAX_TIMESTAMP
     versions: int = 1
+    most_bytes: int | None = None
 
 
 class NewCell(NamedTuple):
@@ -312,7 +314,10 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """Return the first ``scan.limit`` rows of the range in the scan's direction. One round trip."""
+        """Return the first ``scan.limit`` rows of the range in the scan's direction. One round trip.
+
+        Fewer rows are all that there are, unless ``scan.most_bytes`` ended the batch.
+        """
 
     @abstractmethod
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:

@@ -29,6 +29,7 @@ from hbasemk.store.abc import (
 )
 from hbasemk.store.atfork import ForkSafeLock
 from hbasemk.store.memory_tables import MemoryTable
+from hbasemk.store.sizes import size_of
 
 
 def real_clock() -> int:
@@ -167,12 +168,14 @@ class MemoryStore(Store):
             else:
                 keys = found.rows.irange(scan.start, scan.stop, (True, False))
             rows: list[Row] = []
+            left = None if scan.reverse else scan.most_bytes
             for key in keys:
-                if len(rows) >= scan.limit:
+                if len(rows) >= scan.limit or (left is not None and left <= 0):
                     break
                 cells = found.rows[key].select(scan)
                 if cells:
                     rows.append(Row(key, cells))
+                    left = None if left is None else left - size_of(cells)
             return rows
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - never durable

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbasemk.format import schema
-from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Column, Get, Row
+from hbasemk.store.sizes import size_of
 
 FIRST: Final = 32
 """The number of versions of each column in the first call."""

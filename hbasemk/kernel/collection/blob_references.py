@@ -14,9 +14,10 @@ from typing import Final
 from hbasemk.format import schema, values
 from hbasemk.kernel.collection import all_versions
 from hbasemk.kernel.collection.run import Run
-from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit, size_of
+from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Get, Scan
+from hbasemk.store.sizes import size_of
 
 BITS_PER_BLOB: Final = 10
 HASHES: Final = 7

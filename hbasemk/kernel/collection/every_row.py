@@ -11,12 +11,13 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
 from hbasemk.kernel import settings
-from hbasemk.kernel.batches import batched, by_size
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection import late_cells
 from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import CellVersion, Delete, Get, Page, Row, Scan
+from hbasemk.store.sizes import by_size
 
 PRIVATE: Final = "cells of ended branches"
 ROWS: Final = 100

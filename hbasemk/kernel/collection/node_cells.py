@@ -7,11 +7,12 @@ from typing import Final
 
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.kernel.batches import batched, by_size
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection import deletions, rule
 from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, Page, Row
+from hbasemk.store.sizes import by_size
 
 ROWS: Final = 100
 """The number of rows of nodes that one call reads, and another deletes from."""

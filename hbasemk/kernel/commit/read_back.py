@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.batches import CELL_BYTES, by_size
+from hbasemk.kernel.batches import CELL_BYTES
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
+from hbasemk.store.sizes import by_size
 
 FEW_VERSIONS: Final = 4
 """Versions of a column in the first read: the commit's own, the view's, and room for a few others."""

@@ -15,6 +15,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Column, Get, Row
+from hbasemk.store.sizes import by_size
 
 FIRST_DEPTH: Final = 4
 MAX_DEPTH: Final = 256
@@ -69,15 +70,24 @@ class VisibleCells:
         touched = {number for number, _ in deeper}
         while deeper:
             unresolved: dict[int, dict[Column, int]] = {}
+            sizes: dict[int, int] = {}
             for number, cell in deeper:
                 unresolved.setdefault(number, {})[cell.family, cell.qualifier] = cell.timestamp
-            gets = [
-                Get(rows[number].key, columns=list(columns), before=max(columns.values()), versions=versions)
-                for number, columns in unresolved.items()
-            ]
+                sizes[number] = sizes.get(number, 0) + len(cell.value) * versions
             deeper = []
-            for (number, columns), row in zip(unresolved.items(), self.read(gets), strict=True):
-                deeper += self._pick(view, number, columns, row, versions, result)
+            # Older versions may be about as large as the unseen ones.
+            for part in by_size(unresolved, sizes.__getitem__, self._store.batch_rows, self._store.batch_bytes):
+                gets = [
+                    Get(
+                        rows[number].key,
+                        columns=list(unresolved[number]),
+                        before=max(unresolved[number].values()),
+                        versions=versions,
+                    )
+                    for number in part
+                ]
+                for number, row in zip(part, self.read(gets), strict=True):
+                    deeper += self._pick(view, number, unresolved[number], row, versions, result)
             versions = min(versions * 4, MAX_DEPTH)
         for number in touched:
             result[number].sort(key=lambda cell: (cell.family, cell.qualifier))

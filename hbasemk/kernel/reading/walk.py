@@ -10,14 +10,16 @@ from hbasemk.format import paths, schema
 from hbasemk.format.node import NodeState, from_cells
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.read_sizes import next_limit
 from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, state_of
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Row, Scan
+from hbasemk.store.sizes import is_full, size_of_rows
 
 LEVEL_BATCH: Final = 1000
-"""Rows of a level of a subtree in one read."""
+"""The largest number of rows of a level of a subtree in one read. Rows with large values make it fewer."""
 _AT_LEAST: Final = 500
 """Fewer bytes than a node takes in the cache."""
 
@@ -46,6 +48,7 @@ class SubtreeWalk:
         self._fetch = fetch
         self._view = view
         self._path = path
+        self._limit = LEVEL_BATCH
 
     def levels(self, depth: int | None) -> Iterator[list[NodeState]]:
         """Yield the nodes of each level in batches; see :meth:`Reader.levels`."""
@@ -98,20 +101,20 @@ class SubtreeWalk:
         view = self._view
         above: dict[str, NodeState | None] | None = dict.fromkeys(tops, UNKNOWN)
         left = self._cache.walk_bytes
-        ahead: list[Row] | None = None
+        ahead: tuple[list[Row], bool] | None = None
         while depth is None or level < depth:
             level += 1
             start, stop = paths.level_range(self._path, level)
             if ahead is not None:
-                rows, ahead = ahead, None
+                (rows, more), ahead = ahead, None
             elif self._store.supports_parallel_calls and (depth is None or level < depth):
                 following = paths.level_range(self._path, level + 1)
-                rows, ahead = self._runtime.run_parallel(
+                (rows, more), ahead = self._runtime.run_parallel(
                     partial(self._scan, start, stop),
                     partial(self._scan, *following),
                 )
             else:
-                rows = self._scan(start, stop)
+                rows, more = self._scan(start, stop)
             here: dict[str, NodeState | None] = {}
             names: dict[str, list[str]] = {}
             last = not rows
@@ -124,7 +127,7 @@ class SubtreeWalk:
                         names.setdefault(parent or paths.ROOT, []).append(name)
                 if nodes:
                     yield nodes
-                rows = [] if len(rows) < LEVEL_BATCH else self._scan(rows[-1].key + b"\0", stop)
+                rows, more = self._scan(rows[-1].key + b"\0", stop) if more else ([], False)
                 if rows and _AT_LEAST * len(here) > left:
                     above = None
             if above is not None:
@@ -135,13 +138,20 @@ class SubtreeWalk:
         if above is not None:
             self._cache.put_all(view, ((one, state, None) for one, state in above.items()))
 
-    def _scan(self, start: bytes, stop: bytes) -> list[Row]:
-        scan = Scan(start, stop, LEVEL_BATCH, families=(schema.DATA,), before=self._view.upper + 1)
+    def _scan(self, start: bytes, stop: bytes) -> tuple[list[Row], bool]:
+        """Return the first rows of a range, and whether more may follow."""
+        most = self._store.batch_bytes
+        scan = Scan(start, stop, self._limit, families=(schema.DATA,), before=self._view.upper + 1, most_bytes=most)
         rows = self._store.scan(schema.NODES, scan)
+        size = size_of_rows(rows)
+        more = is_full(scan, rows, size)
+        if more:
+            # An answer that the store ended early has little more than `most`; the next one may have as many rows.
+            self._limit = next_limit(len(rows), size, LEVEL_BATCH, 2 * most)
         if not rows:
             # Nothing of the level may be left. Rows are checked when their visible cells are chosen.
             self._cells.require_readable(self._view)
-        return rows
+        return rows, more
 
     def _nodes_of(self, rows: Sequence[Row]) -> list[NodeState]:
         found = []

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 from hbasemk.store.abc import Cell, Column, Get, Row, Scan
+from hbasemk.store.sizes import size_of
 from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, new_cell, read
 
 
@@ -13,19 +14,21 @@ def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
     """Return the first rows of a range that have a matching cell."""
     if scan.limit <= 0:
         return []
+    parts: list[tuple[Family, Sequence[Column] | None]]
     if scan.columns is not None:
         by_family: dict[bytes, list[Column]] = {}
         for column in scan.columns:
             by_family.setdefault(column[0], []).append(column)
-        parts = [_scan_family(sql, tables, tables.get(name), by_family[name], scan) for name in sorted(by_family)]
+        parts = [(tables.get(name), by_family[name]) for name in sorted(by_family)]
     else:
-        parts = [_scan_family(sql, tables, family, None, scan) for family in tables.chosen(scan.families)]
+        parts = [(family, None) for family in tables.chosen(scan.families)]
     if len(parts) == 1:
-        return parts[0]
+        return _scan_family(sql, tables, *parts[0], scan)
+    scan = scan._replace(most_bytes=None)
     # Each part holds the first rows of its family, so the first rows of all families are among them.
     rows: dict[bytes, list[Cell]] = {}
     for part in parts:
-        for key, cells in part:
+        for key, cells in _scan_family(sql, tables, *part, scan):
             rows.setdefault(key, []).extend(cells)
     return [Row(key, rows[key]) for key in sorted(rows, reverse=scan.reverse)[: scan.limit]]
 
@@ -47,13 +50,27 @@ def _bounds(scan: Scan, start: bytes | None, after: bool) -> tuple[str, list[byt
 def _scan_family(
     sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
 ) -> list[Row]:
-    """Scan one family in row order; read a row with many unwanted cells by seeking instead."""
-    _, _, limit, reverse, _, _, since, before, versions = scan
+    """Scan one family in row order, as far as the scan's limits allow."""
+    rows: list[Row] = []
+    left = None if scan.reverse else scan.most_bytes
+    for row in _rows(sql, tables, family, columns, scan):
+        rows.append(row)
+        if left is not None:
+            left -= size_of(row[1])
+        if len(rows) == scan.limit or (left is not None and left <= 0):
+            break
+    return rows
+
+
+def _rows(
+    sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
+) -> Iterator[Row]:
+    """Yield the rows of one family in order; read a row with many unwanted cells by seeking instead."""
+    since, before, versions = scan.since, scan.before, scan.versions
     name = family.name
     wanted = None if columns is None else frozenset(qualifier for _, qualifier in columns)
     # A reverse scan would make SQLite sort each row. If columns have one version, reversing the cells is enough.
-    reversed_rows = reverse and tables.versions == 1
-    rows: list[Row] = []
+    reversed_rows = scan.reverse and tables.versions == 1
     start, after = scan.start, False
     while True:
         found = _step(sql, family, wanted, scan, start, after, reversed_rows)
@@ -64,9 +81,7 @@ def _scan_family(
         for row, qualifier, ts, value in found:
             if row != key:
                 if cells and key is not None:
-                    rows.append(Row(key, cells[::-1] if reversed_rows else cells))
-                    if len(rows) == limit:
-                        return rows
+                    yield Row(key, cells[::-1] if reversed_rows else cells)
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
             elif qualifier != current:
                 current, taken = qualifier, 0
@@ -79,15 +94,13 @@ def _scan_family(
                     break
         else:
             if cells and key is not None:
-                rows.append(Row(key, cells[::-1] if reversed_rows else cells))
-            return rows
+                yield Row(key, cells[::-1] if reversed_rows else cells)
+            return
         assert key is not None
         get = Get(key, columns, None if columns else [name], None, since, before, versions)
         cells = read(sql, tables, get)
         if cells:
-            rows.append(Row(key, cells))
-            if len(rows) == limit:
-                return rows
+            yield Row(key, cells)
         start, after = key, True
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, Delete, Get, Row, Scan, Store, scan_all
+from hbasemk.store.sizes import is_full, size_of_rows
 from hbasemk.testing.store.base import Base, C, D, Tables, plain, put
 
 TAILS = sorted(
@@ -109,6 +112,30 @@ class Scans(Base):
             rows = scan_all(counting, tables.many.name, Scan(*bounds, size, reverse=reverse))  # type: ignore[arg-type]
             assert plain(list(rows)) == whole
             assert counting.scans == len(keys) // size + 1
+
+    @pytest.mark.parametrize("families", [None, [D]])
+    def test_a_batch_may_end_early_only_after_so_many_bytes(
+        self, store: Store, tables: Tables, row: bytes, families: list[bytes] | None
+    ) -> None:
+        keys = [row + b"%02d" % number for number in range(40)]
+        large = {key: key * 1000 for key in keys[5:30:3]}
+        values = {key: {b"p": large.get(key, key), b"q": b""} for key in keys}
+        store.write(tables.many.name, [put(key, value, 5) for key, value in values.items()])
+        whole = Scan(row, row + b"\xff", 1000, families=families)
+        expected = plain(store.scan(tables.many.name, whole))
+        assert len(expected) == len(keys)
+        size = len(large[keys[5]])
+        for limit, most in itertools.product((1, 7, 40, 1000), (1, size, 2 * size, 100 * size)):
+            scan = whole._replace(limit=limit, most_bytes=most)
+            found: list[Row] = []
+            more = True
+            while more:
+                rows = store.scan(tables.many.name, scan)
+                assert len(rows) <= limit
+                more = is_full(scan, rows, size_of_rows(rows))
+                found += rows
+                scan = scan._replace(start=found[-1].key + b"\0")
+            assert plain(found) == expected
 
     def test_rows_without_a_matching_cell_are_not_returned_and_do_not_count(
         self, store: Store, tables: Tables, row: bytes

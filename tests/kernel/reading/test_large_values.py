@@ -1,0 +1,73 @@
+"""Nodes with large values are read in answers of a bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hbasemk import Repository
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from tests.support.answer_sizes import AnswerSizes
+from tests.support.round_trips import ParallelMemory
+
+MOST = 20_000
+VALUE = 2_000
+
+
+@pytest.fixture(params=["memory", "parallel", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> AnswerSizes:
+    stores: dict[str, Callable[[], Store]] = {
+        "memory": MemoryStore,
+        "parallel": ParallelMemory,
+        "sqlite": lambda: SqliteStore(str(tmp_path / "content.db")),
+    }
+    return AnswerSizes(stores[request.param](), MOST)
+
+
+def add_nodes(store: Store, small: int, large: int) -> list[str]:
+    """Add a folder with small nodes and then large ones, and return their paths."""
+    found = [f"/a/s{number:04}" for number in range(small)] + [f"/a/z{number:04}" for number in range(large)]
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        for path in found:
+            repo.run(lambda tx: tx.add(path, {"p": "x" * (VALUE if path > "/a/z" else 1)}))  # noqa: B023 - used at once
+    return found
+
+
+def test_a_walk_over_large_nodes_reads_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 30, 60)
+    with Repository(store, poll_interval=0) as repo:
+        store.take()
+        assert [node.path for node in repo.head.walk("/a")] == ["/a", *found]
+        sizes = store.take()
+        assert max(sizes) <= MOST + VALUE
+        # They are not smaller than necessary.
+        assert len(sizes) < 60 * VALUE // MOST + 8
+
+
+def test_a_walk_holds_a_small_answer_at_a_time(store: AnswerSizes) -> None:
+    found = add_nodes(store, 10, 40)
+    with Repository(store, poll_interval=0) as repo:
+        instance = instance_of(repo)
+        batches = list(instance.levels(instance.head(), "/a"))
+        assert [state.path for batch in batches for state in batch] == found
+        assert max(len(batch) for batch in batches) <= 10 + MOST // VALUE + 1
+
+
+def test_older_versions_of_large_values_are_read_in_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 0, 10)
+    with Repository(store, poll_interval=0) as repo:
+        for letter in "uvwx":
+            repo.run(lambda tx: [tx.set(path, "p", letter * VALUE) for path in found])  # noqa: B023 - used at once
+        branch = repo.branch()
+        branch.run(lambda tx: [tx.set(path, "p", "y" * VALUE) for path in found])
+        repo.run(lambda tx: tx.set("/a", "newer", True))
+        with Repository(store, poll_interval=0, owns_store=False) as other:
+            store.take()
+            assert {str(node["p"]) for node in other.head.walk("/a") if node.path != "/a"} == {"x" * VALUE}
+            assert max(store.take()) <= MOST + VALUE
