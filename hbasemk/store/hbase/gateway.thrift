@@ -49,6 +49,7 @@ struct Scan {
     4: optional i32 caching,
     5: optional i32 versions,
     6: optional TimeRange time_range,
+    7: optional binary filter,
     11: optional bool reverse,
     15: optional i32 limit
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from hbasemk.store.abc import MAX_TIMESTAMP, Cell, Column, Delete, DeleteBelow, Get, Put, Row, Scan
+from hbasemk.store.hbase import large_values
 from hbasemk.store.hbase.gateway import OLDER_VERSIONS, ONE_VERSION, WHOLE_FAMILY, Result, idl
 
 _column: Final = idl.Column
@@ -17,8 +18,12 @@ _column_value = idl.ColumnValue
 _time_range = idl.TimeRange
 
 
-def gets(request: Iterable[Get]) -> list[Any]:
-    """Convert gets; consecutive gets with the same columns share that part of the message."""
+def gets(request: Iterable[Get], longest: int | None = None) -> list[Any]:
+    """Convert gets; consecutive gets with the same columns share that part of the message.
+
+    ``longest``: see :mod:`hbasemk.store.hbase.large_values`.
+    """
+    bounded = None if longest is None else large_values.filter_of(longest)
     converted: list[Any] = []
     message = idl.Get
     shared: object = None
@@ -35,8 +40,11 @@ def gets(request: Iterable[Get]) -> list[Any]:
                 versions if versions != 1 else None,
             )
         )
+        if bounded is not None and exact is None:
+            converted[-1].filter = bounded
         if page is not None:
             get = converted[-1]
+            get.filter = None
             get.columns = [_column(page.family)]
             get.cells_per_family = page.limit
             if page.after is not None:
@@ -58,8 +66,8 @@ def column_range_filter(after: bytes) -> bytes:
     return b"ColumnRangeFilter('" + after.replace(b"'", b"''") + b"',false,'',true)"
 
 
-def scan(request: Scan, start: bytes | None, stop: bytes | None) -> Any:
-    """Convert a scan between ``start`` and ``stop``.
+def scan(request: Scan, start: bytes | None, stop: bytes | None, longest: int | None = None) -> Any:
+    """Convert a scan between ``start`` and ``stop``; ``longest`` as in :func:`gets`.
 
     The message contains the limit twice: as the limit of the scan, which lets the region close its scanner in the call
     that opened it, and as the number of rows that the region sends to the gateway at once.
@@ -72,6 +80,7 @@ def scan(request: Scan, start: bytes | None, stop: bytes | None) -> Any:
         request.limit,
         request.versions if request.versions != 1 else None,
         _time_range(request.since, request.before) if timed else None,
+        None if longest is None else large_values.filter_of(longest),
         True if request.reverse else None,
         request.limit,
     )

@@ -1,5 +1,7 @@
 """The store contract on HBase: every call is one call of a Thrift2 gateway, or two in one round trip.
 
+Reads of many rows with large values take more calls (:mod:`hbasemk.store.hbase.large_values`).
+
 The store answers some requests without a call, because HBase would interpret them differently: an empty list of
 columns (HBase: all columns), an empty delete (the whole row), a range with equal ends (that row), and keys that are
 too long to exist.
@@ -27,13 +29,14 @@ from hbasemk.store.abc import (
     Store,
     Table,
 )
-from hbasemk.store.hbase import gateway, messages
+from hbasemk.store.hbase import gateway, large_values, messages
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.client import CONNECT_SECONDS, Client
 from hbasemk.store.hbase.exchange import Request
 from hbasemk.store.hbase.layout import Layout
 from hbasemk.store.hbase.tables import TableNames, Tables
 from hbasemk.store.hbase.transport import Transport
+from hbasemk.store.sizes import by_size, is_full, size_of_rows
 
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
@@ -139,36 +142,89 @@ class HBaseStore(Store):
         return True
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """Return one row per get; a single row uses another method of the gateway, which is cheaper."""
+        """Return one row per get; a single row uses another method of the gateway, which is cheaper.
+
+        If values are large, further calls read them (:mod:`hbasemk.store.hbase.large_values`).
+        """
         nonempty = [get for get in gets if not _is_empty(get)]
         if not nonempty:
             self._client.check_open()
             return [Row(get.row, []) for get in gets]
-        request = self._read_request(table, nonempty)
-        rows = _rows(nonempty, request.method, self._client.call(*request))
+        longest = large_values.longest_of(nonempty, self.batch_bytes)
+        request = self._read_request(table, nonempty, longest)
+        rows = self._with_large(table, nonempty, _rows(nonempty, request.method, self._client.call(*request)), longest)
         if len(nonempty) == len(gets):
             return rows
         remaining = iter(rows)
         return [Row(get.row, []) if _is_empty(get) else next(remaining) for get in gets]
 
-    def _read_request(self, table: str, gets: Sequence[Get]) -> Request:
+    def _read_request(self, table: str, gets: Sequence[Get], longest: int | None) -> Request:
         name = self._names.data(table)
         if len(gets) == 1:
-            return Request(gateway.GET, gateway.GET.request(name, messages.gets(gets)[0]), name)
-        return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, messages.gets(gets)), name)
+            return Request(gateway.GET, gateway.GET.request(name, messages.gets(gets, longest)[0]), name)
+        return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, messages.gets(gets, longest)), name)
+
+    def _with_large(self, table: str, gets: Sequence[Get], rows: list[Row], longest: int | None) -> list[Row]:
+        """Return the rows after reading those again that have lengths in place of values, each as a whole."""
+        if longest is None:
+            return rows
+        sizes = {
+            number: large_values.full_size(row.cells, longest)
+            for number, (get, row) in enumerate(zip(gets, rows, strict=True))
+            if large_values.is_filtered(get) and large_values.has_lengths(row.cells, longest)
+        }
+        for part in by_size(sizes, sizes.__getitem__, len(sizes), self.batch_bytes):
+            again = [gets[number] for number in part]
+            request = self._read_request(table, again, None)
+            for number, row in zip(part, _rows(again, request.method, self._client.call(*request)), strict=True):
+                rows[number] = row
+        return rows
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
-        """Return the first rows of a range."""
+        """Return the first rows of a range. If values are large, further calls read them and all rows behind the first one."""
         if scan.limit > MAX_SCAN:
             raise LimitError(f"the limit of a scan must be at most {MAX_SCAN} rows, got {scan.limit} (table {table!r})")
-        name = self._names.data(table)
-        ends = _scan_bounds(scan)
-        if ends is None or scan.limit < 1 or _selects_nothing(scan):
+        if scan.limit < 1 or _selects_nothing(scan):
             self._client.check_open()
             return []
+        longest = large_values.longest_in(scan, self.batch_bytes)
+        if longest is None:
+            return self._scan(table, scan, None)
+        return self._scan_in_parts(table, scan, longest)
+
+    def _scan(self, table: str, scan: Scan, longest: int | None) -> list[Row]:
+        """Return the answer of one call."""
+        ends = _scan_bounds(scan)
+        if ends is None:
+            self._client.check_open()
+            return []
+        name = self._names.data(table)
         method = gateway.SCAN
-        request = method.request(name, messages.scan(scan, *ends), scan.limit)
+        request = method.request(name, messages.scan(scan, *ends, longest), scan.limit)
         return messages.rows(self._client.call(method, request, name))
+
+    def _scan_in_parts(self, table: str, scan: Scan, longest: int) -> list[Row]:
+        """Return the first rows of a range, each read after the one before it."""
+        found: list[Row] = []
+        while True:
+            rest = _after(scan, found)
+            rows = self._scan(table, rest, longest)
+            whole, counts = large_values.parts(rows, longest, self.batch_bytes)
+            found += rows[:whole]
+            ended = len(rows) < rest.limit
+            if not counts and ended:
+                return found
+            for number, count in enumerate(counts, 1):
+                if is_full(scan, found, size_of_rows(found)):
+                    return found
+                rest = _after(scan, found)
+                limit = rest.limit if ended and number == len(counts) else min(count, rest.limit)
+                part = self._scan(table, rest._replace(limit=limit), None)
+                found += part
+                if len(part) < limit:
+                    return found
+            if is_full(scan, found, size_of_rows(found)):
+                return found
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:  # noqa: ARG002 - see the class
         """Write cells; a single row uses another method of the gateway, which is cheaper."""
@@ -195,8 +251,10 @@ class HBaseStore(Store):
         if not puts or not gets or any(map(_is_empty, gets)) or self._transport.framing == "http":
             return super().write_and_read(table, puts, gets, durable=durable)
         self.check_puts(puts)
-        read = self._read_request(table, gets)
-        return _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
+        longest = large_values.longest_of(gets, self.batch_bytes)
+        read = self._read_request(table, gets, longest)
+        rows = _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
+        return self._with_large(table, gets, rows, longest)
 
     def check_and_write(
         self,
@@ -281,6 +339,11 @@ def _rows(gets: Sequence[Get], method: gateway.Method, result: Any) -> list[Row]
     if method is gateway.GET:
         return [Row(gets[0].row, messages.cells(result))]
     return [Row(get.row, messages.cells(one)) for get, one in zip(gets, result, strict=True)]
+
+
+def _after(scan: Scan, found: Sequence[Row]) -> Scan:
+    """Return the scan of the rows that follow these."""
+    return scan._replace(start=found[-1].key + b"\0", limit=scan.limit - len(found)) if found else scan
 
 
 def _is_valid_key(row: bytes) -> bool:

@@ -1,0 +1,71 @@
+"""Answers of a bounded size: a request for many rows returns the lengths of large values in place of the values.
+
+The memory of the gateway is small, and it builds each answer as a whole. The size of rows is known only to the region
+servers. So a filter replaces each large value by its length, 4 bytes, and the store reads these rows again in calls of a
+known size. A small value that looks like a length costs only a read.
+
+Requests for exact columns, and for pages, get no filter: the kernel bounds them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from hbasemk.store.abc import Cell, Get, Row, Scan
+from hbasemk.store.sizes import by_size
+
+FEW: Final = 4
+"""So many rows may have values of any size: a request for them is not larger than others need."""
+LEAST: Final = 4096
+_LENGTH: Final = 4
+
+
+def longest_of(gets: Sequence[Get], most: int) -> int | None:
+    """Return the length of values, in bytes, above which these gets return lengths; None: no such length."""
+    return _longest(sum(map(is_filtered, gets)), most)
+
+
+def longest_in(scan: Scan, most: int) -> int | None:
+    """Return this length for a scan."""
+    return None if scan.reverse or scan.columns is not None else _longest(scan.limit, most)
+
+
+def _longest(rows: int, most: int) -> int | None:
+    return None if rows <= FEW else max(most // rows, LEAST)
+
+
+def is_filtered(get: Get) -> bool:
+    """Return whether the values of a get may be of any size."""
+    return get.columns is None and get.page is None
+
+
+def filter_of(longest: int) -> bytes:
+    """Return the filter, in HBase's filter language, that replaces longer values by their lengths.
+
+    It counts characters, because HBase compares texts: of UTF-8 texts, values of up to three times the length may remain.
+    """
+    return b"PrefixFilter('') OR (ValueFilter(=,'regexstring:(?s)\\A.{%d}') AND KeyOnlyFilter(true))" % (longest + 1)
+
+
+def _length(value: bytes, longest: int) -> int:
+    """Return the length that a value stands for, or 0."""
+    length = int.from_bytes(value, "big") if len(value) == _LENGTH else 0
+    return length if length > longest else 0
+
+
+def has_lengths(cells: Iterable[Cell], longest: int) -> bool:
+    """Return whether a filtered row has lengths in place of values."""
+    return any(len(cell[3]) == _LENGTH and _length(cell[3], longest) for cell in cells)
+
+
+def full_size(cells: Iterable[Cell], longest: int) -> int:
+    """Return the bytes of the values in the row of a filtered answer."""
+    return sum(_length(cell[3], longest) or len(cell[3]) for cell in cells)
+
+
+def parts(rows: Sequence[Row], longest: int, most: int) -> tuple[int, list[int]]:
+    """Return how many rows of an answer come before the first one with lengths; and how to divide the others into calls."""
+    whole = next((number for number, row in enumerate(rows) if has_lengths(row.cells, longest)), len(rows))
+    groups = by_size(rows[whole:], lambda row: full_size(row.cells, longest), len(rows), most)
+    return whole, [len(group) for group in groups]

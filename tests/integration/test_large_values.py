@@ -1,0 +1,120 @@
+"""Reads of many nodes with large values, on a real HBase: no answer of the gateway is much larger than necessary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Row, Scan, Table
+from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase.large_values import LEAST
+from tests.support.hbase import HBase
+
+pytestmark = pytest.mark.integration
+
+TABLE = Table("cells", (b"c", b"d"), ALL_VERSIONS)
+MOST = 100_000
+LARGE = 40_000
+
+
+class SmallAnswers(HBaseStore):
+    """A store with a small bound, which records the bytes of values in each answer."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.sizes: list[int] = []
+        call, in_order = self._client.call, self._client.call_in_order
+
+        def recorded(answer: Any) -> Any:
+            if isinstance(answer, list):
+                self.sizes.append(sum(len(cell.value) for row in answer for cell in getattr(row, "cells", ())))
+            return answer
+
+        self._client.call = lambda *request: recorded(call(*request))  # type: ignore[method-assign]
+        self._client.call_in_order = lambda *requests: recorded(in_order(*requests))  # type: ignore[method-assign]
+
+    @property
+    def batch_bytes(self) -> int:
+        return MOST
+
+    def take(self) -> list[int]:
+        found, self.sizes = self.sizes, []
+        return found
+
+
+@pytest.fixture(scope="module")
+def store(hbase_server: HBase) -> Iterator[SmallAnswers]:
+    made = SmallAnswers([Address(hbase_server.host, hbase_server.thrift2)], prefix=f"large_{os.urandom(4).hex()}_")
+    made.create_tables([TABLE])
+    yield made
+    made.drop_tables([TABLE])
+    made.close()
+
+
+def values(number: int) -> dict[bytes, bytes]:
+    """Return the values of a row; each third one has a large value, and some have a value that looks like a length."""
+    first = os.urandom(LARGE) if number % 3 == 2 else b"x" * (number % 5)
+    return {b"e": b"", b"l": (LARGE if number % 7 else LEAST).to_bytes(4, "big"), b"p": first}
+
+
+@pytest.fixture(scope="module")
+def rows(store: SmallAnswers) -> list[Row]:
+    """The rows of the table: 20 small ones, and 60 of which many are large."""
+    contents = {b"r%03d" % number: values(0 if number < 20 else number) for number in range(80)}
+    for key, cells in contents.items():
+        store.write(TABLE.name, [Put(key, [NewCell(b"d", name, value, 5) for name, value in cells.items()])])
+    store.take()
+    return [store.read(TABLE.name, [Get(key)])[0] for key in contents]
+
+
+def test_many_gets_are_answered_in_small_parts(store: SmallAnswers, rows: list[Row]) -> None:
+    store.take()
+    gets = [Get(row.key, families=(b"d",)) for row in rows]
+    gets[3:3] = [Get(b"none"), Get(rows[0].key, columns=[(b"d", b"p")])]
+    found = store.read(TABLE.name, gets)
+    assert found[:3] + found[5:] == rows
+    assert found[3] == Row(b"none", [])
+    assert max(store.take()) <= MOST
+
+
+def test_a_write_that_also_reads_gets_small_answers(store: SmallAnswers, rows: list[Row]) -> None:
+    store.take()
+    gets = [Get(row.key) for row in rows]
+    assert store.write_and_read(TABLE.name, [Put(b"s", [NewCell(b"d", b"q", b"1", 1)])], gets) == rows
+    assert max(store.take()) <= MOST
+
+
+@pytest.mark.parametrize("most", [None, 1, MOST, 3 * MOST])
+@pytest.mark.parametrize("limit", [3, 25, 60, 1000])
+def test_a_scan_is_answered_in_small_parts(store: SmallAnswers, rows: list[Row], limit: int, most: int | None) -> None:
+    scan = Scan(b"r", b"s", limit, most_bytes=most)
+    store.take()
+    found = store.scan(TABLE.name, scan)
+    assert found == rows[: len(found)]
+    size = sum(len(cell.value) for row in found for cell in row.cells)
+    assert len(found) == min(limit, len(rows)) or (most is not None and size >= most)
+    assert most is None or size < most + MOST + LARGE
+    # Few rows may have values of any size.
+    assert max(store.take()) <= max(MOST, 3 * (LARGE + 8))
+
+
+def test_small_rows_are_read_by_one_call(store: SmallAnswers, rows: list[Row]) -> None:
+    store.take()
+    assert store.read(TABLE.name, [Get(row.key) for row in rows[:20]]) == rows[:20]
+    assert store.scan(TABLE.name, Scan(b"r", b"r020", 1000)) == rows[:20]
+    assert len(store.take()) == 2
+
+
+def test_versions_and_times_are_those_of_the_request(store: SmallAnswers, rows: list[Row]) -> None:
+    keys = [b"v%d" % number for number in range(8)]
+    for at in (1, 2, 3):
+        store.write(TABLE.name, [Put(key, [NewCell(b"c", b"q", key * LEAST * at, at)]) for key in keys[:4]])
+        store.write(TABLE.name, [Put(key, [NewCell(b"c", b"q", key * LEAST * at, at)]) for key in keys[4:]])
+    gets = [Get(key, families=(b"c",), before=3, versions=2) for key in keys]
+    expected = [store.read(TABLE.name, [get])[0] for get in gets]
+    assert [[cell.timestamp for cell in row.cells] for row in expected] == [[2, 1]] * 8
+    assert store.read(TABLE.name, gets) == expected
+    assert store.scan(TABLE.name, Scan(b"v", b"w", 1000, before=3, versions=2)) == expected
