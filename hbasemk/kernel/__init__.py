@@ -71,7 +71,7 @@ section topic                     module                                        
                                   ``collection.node_cells``,
                                   ``collection.rule``, ``collection.deletions``,
                                   ``collection.progress``,
-                                  ``collection.every_row``
+                                  ``collection.every_row``, ``collection.widths``
 9       when collection runs      ``collection.background``,
                                   ``collection.run``, ``collection.status``
 9       collection of other cells ``collection.other_cells``,                    I13, I15

@@ -22,6 +22,20 @@ def next_limit(limit: int, size: int, most: int, large: int, fewest: int = 1) ->
     return max(limit // 4, fewest) if size > large else limit
 
 
+class RowLimit:
+    """How many rows the next answer may have, as the sizes of the answers before it suggest; at most ``most``."""
+
+    def __init__(self, first: int, most: int, large: int) -> None:
+        self.rows = first
+        self._most = most
+        self._large = large
+
+    def answered(self, requested: int, size: int) -> None:
+        """Record that the answer for so many rows had ``size`` bytes of values."""
+        if requested == self.rows or size > self._large:
+            self.rows = next_limit(requested, size, self._most, self._large)
+
+
 class ReadSizes:
     """The largest numbers of rows, for each kind of read and table whose reads have timed out.
 

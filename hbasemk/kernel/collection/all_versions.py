@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hbasemk.format import schema
-from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
+from hbasemk.kernel.read_sizes import FIRST_ROWS, RowLimit, next_limit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Cell, Column, Get, Row
 from hbasemk.store.sizes import size_of
@@ -26,12 +26,17 @@ KEPT: Final = 16
 """So many bytes of each value are kept: it is only compared with short ones."""
 
 
+def row_limit() -> RowLimit:
+    """Return the limit of the rows of a first answer, which later ones change."""
+    return RowLimit(FIRST_ROWS, MOST_ROWS, LARGE)
+
+
 class VersionReader:
     """Reads all versions; it remembers between its calls how many rows one answer may have."""
 
     def __init__(self, store: RetryingStore) -> None:
         self._store = store
-        self._rows = FIRST_ROWS
+        self._limit = row_limit()
 
     def read(self, gets: Sequence[Get]) -> list[Row]:
         """Return one row of nodes per get with all versions of its columns, newest first, and the beginnings of their values.
@@ -40,12 +45,10 @@ class VersionReader:
         """
         found: list[Row] = []
         while len(found) < len(gets):
-            limit = self._rows
-            part = gets[len(found) : len(found) + limit]
+            part = gets[len(found) : len(found) + self._limit.rows]
             rows, size = self._read(part)
             found += rows
-            if len(part) == limit or size > LARGE:
-                self._rows = next_limit(len(part), size, MOST_ROWS, LARGE)
+            self._limit.answered(len(part), size)
         return found
 
     def _read(self, gets: Sequence[Get]) -> tuple[list[Row], int]:

@@ -15,6 +15,7 @@ from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection import late_cells
 from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.collection.widths import WidthReader
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import CellVersion, Delete, Get, Page, Row, Scan
 from hbasemk.store.sizes import by_size
@@ -39,11 +40,12 @@ def collect(run: Run, actions: Actions) -> None:
     """Act on every row, and delete private cells of deleted branches, and late cells of aborted revisions."""
     hidden = settings.read_watermark(run.instance.store).hidden
     versions = VersionReader(run.instance.store)
+    widths = WidthReader(run.instance.store, COLUMNS)
     scan = Scan(None, None, ROWS, columns=(schema.DELETED, schema.LAST_REVISION))
     checked = 0
     while True:
         keys = [row.key for row in run.instance.store.scan(schema.NODES, scan)]
-        narrow, wide = _by_width(run, keys)
+        narrow, wide = _by_width(run, widths, keys)
         for group in by_size(narrow, lambda found: found[1], ROWS, CELLS):
             rows = versions.read([Get(key, before=run.horizon + 1) for key, _ in group])
             actions.collect_rows(rows)
@@ -62,14 +64,11 @@ def collect(run: Run, actions: Actions) -> None:
         scan = scan._replace(start=keys[-1] + b"\0")
 
 
-def _by_width(run: Run, keys: Sequence[bytes]) -> tuple[list[tuple[bytes, int]], list[bytes]]:
+def _by_width(run: Run, widths: WidthReader, keys: Sequence[bytes]) -> tuple[list[tuple[bytes, int]], list[bytes]]:
     """Return the rows with few columns, each with their number, and the other rows."""
-    families = (schema.DATA, schema.CHILDREN)
-    gets = [Get(key, page=Page(one, None, COLUMNS), before=run.horizon + 1) for key in keys for one in families]
-    counts = [len(row.cells) for row in run.instance.store.read(schema.NODES, gets)]
-    widths = list(zip(keys, counts[::2], counts[1::2], strict=True))
-    narrow = [(key, data + children) for key, data, children in widths if max(data, children) < COLUMNS]
-    return narrow, [key for key, *counted in widths if max(counted) >= COLUMNS]
+    counted = list(zip(keys, widths.read(keys, run.horizon + 1), strict=True))
+    narrow = [(key, sum(columns)) for key, columns in counted if max(columns) < COLUMNS]
+    return narrow, [key for key, columns in counted if max(columns) >= COLUMNS]
 
 
 def _private(run: Run, rows: Sequence[Row]) -> list[Delete]:

@@ -11,6 +11,7 @@ from hbasemk.kernel.batches import batched
 from hbasemk.kernel.collection import deletions, rule
 from hbasemk.kernel.collection.all_versions import VersionReader
 from hbasemk.kernel.collection.run import Run
+from hbasemk.kernel.collection.widths import WidthReader
 from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, DeleteBelow, Get, Page, Row
 from hbasemk.store.sizes import by_size
 
@@ -34,6 +35,7 @@ class NodeCells:
         self._hidden = hidden
         self._store = run.instance.store
         self._versions = VersionReader(self._store)
+        self._widths = WidthReader(self._store, COLUMNS)
         self._rows = FEW_ROWS if self._store.supports_transactions else ROWS
 
     def collect_window(self, rows: Sequence[JournalRow], end: int) -> None:
@@ -73,13 +75,7 @@ class NodeCells:
     def _collect_whole(self, keys: Sequence[bytes], end: int) -> None:
         """Delete what the view at ``end`` does not need of whole rows."""
         for part in batched(keys, self._rows):
-            pages = [
-                Get(key, page=Page(family, None, COLUMNS), before=end + 1)
-                for key in part
-                for family in (schema.DATA, schema.CHILDREN)
-            ]
-            columns = [len(row.cells) for row in self._store.read(schema.NODES, pages)]
-            sizes = dict(zip(part, zip(columns[::2], columns[1::2], strict=True), strict=True))
+            sizes = dict(zip(part, self._widths.read(part, end + 1), strict=True))
             small = [key for key in part if max(sizes[key]) < COLUMNS]
             for group in by_size(small, lambda key: sum(sizes[key]), self._rows, 4 * COLUMNS):  # noqa: B023 - used at once
                 gets = [Get(key, before=end + 1) for key in group]

@@ -9,7 +9,7 @@ import pytest
 
 from hbasemk.format import paths, schema
 from hbasemk.kernel.collection import all_versions, blob_references
-from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
@@ -113,4 +113,18 @@ def test_many_nodes_with_large_values_are_read_in_small_answers(
     one.poll()
     answers.clear()
     collect(one, blobs=True)
+    assert 0 < max(answers) <= 2 * LARGE
+
+
+def test_columns_of_large_nodes_are_counted_in_small_answers(
+    store: MemoryStore, world: World, answers: list[int]
+) -> None:
+    one = open_instance(store, world)
+    commit(one, *(AddNode(f"/{number:02}", {"p": "x" * VALUE}) for number in range(40)))
+    commit(one, *(RemoveNode(f"/{number:02}") for number in range(20)))
+    world.advance(2 * HOUR)
+    commit(one, AddNode("/last", {}))
+    world.advance(2 * HOUR)
+    answers.clear()
+    collect(one, full=True)
     assert 0 < max(answers) <= 2 * LARGE
