@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from hbasemk.errors import StoreError, StoreNotAppliedError
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Row, Scan, Table
 from hbasemk.store.hbase import Address, HBaseStore
-from hbasemk.store.hbase.large_values import LEAST
+from hbasemk.store.hbase.large_values import LEAST, PATIENCE
 from tests.support.hbase import HBase
 
 pytestmark = pytest.mark.integration
@@ -41,8 +42,18 @@ class SmallAnswers(HBaseStore):
         return MOST
 
     def take(self) -> list[int]:
+        """Return the sizes so far, and let the next reads of many rows get the filter, as after a timeout."""
         found, self.sizes = self.sizes, []
+        self._large_tables.failed(TABLE.name, timeout())
         return found
+
+
+def timeout() -> StoreError:
+    """Return the error of a call that has timed out."""
+    try:
+        raise StoreNotAppliedError("no answer") from TimeoutError()
+    except StoreError as error:
+        return error
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +129,40 @@ def test_versions_and_times_are_those_of_the_request(store: SmallAnswers, rows: 
     assert [[cell.timestamp for cell in row.cells] for row in expected] == [[2, 1]] * 8
     assert store.read(TABLE.name, gets) == expected
     assert store.scan(TABLE.name, Scan(b"v", b"w", 1000, before=3, versions=2)) == expected
+
+
+@pytest.mark.parametrize("kind", ["get", "scan", "write"])
+def test_after_small_answers_and_until_a_timeout_answers_have_any_size(
+    store: SmallAnswers, rows: list[Row], kind: str
+) -> None:
+    gets = [Get(row.key) for row in rows]
+
+    def read() -> list[Row]:
+        if kind == "get":
+            return store.read(TABLE.name, gets)
+        if kind == "scan":
+            return store.scan(TABLE.name, Scan(b"r", b"s", 1000))
+        return store.write_and_read(TABLE.name, [Put(b"s", [NewCell(b"d", b"q", b"1", 1)])], gets)
+
+    store.take()
+    for _ in range(PATIENCE):
+        assert store.read(TABLE.name, gets[:10]) == rows[:10]
+    store.sizes = []
+    assert read() == rows
+    assert len(store.sizes) == 1
+    assert store.sizes[0] > MOST
+    if kind == "write":
+        return
+    call, store._client.call = store._client.call, fail  # type: ignore[method-assign]
+    try:
+        with pytest.raises(StoreNotAppliedError):
+            read()
+    finally:
+        store._client.call = call  # type: ignore[method-assign]
+    store.sizes = []
+    assert read() == rows
+    assert max(store.sizes) <= MOST
+
+
+def fail(*_: Any) -> None:
+    raise timeout()

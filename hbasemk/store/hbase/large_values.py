@@ -2,23 +2,56 @@
 
 The memory of the gateway is small, and it builds each answer as a whole. The size of rows is known only to the region
 servers. So a filter replaces each large value by its length, 4 bytes, and the store reads these rows again in calls of a
-known size. A small value that looks like a length costs only a read.
-
-Requests for exact columns, and for pages, get no filter: the kernel bounds them itself.
+known size. A small value that looks like a length costs only a read. HBase takes
+longer for a filter than for small values. So a table gets it until some answers of a process had none, and again after a
+request has failed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
+from hbasemk.errors import StoreError
 from hbasemk.store.abc import Cell, Get, Row, Scan
-from hbasemk.store.sizes import by_size
+from hbasemk.store.sizes import by_size, size_of_rows
 
 FEW: Final = 4
 """So many rows may have values of any size: a request for them is not larger than others need."""
 LEAST: Final = 4096
+PATIENCE: Final = 8
+"""After so many filtered answers of small values, a table no longer gets the filter."""
 _LENGTH: Final = 4
+
+
+class LargeTables:
+    """The tables that may have large values, as far as a process knows. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, int] = {}
+
+    def __contains__(self, table: str) -> bool:
+        """Return whether requests for many rows of a table get the filter."""
+        return self._left.get(table, PATIENCE) > 0
+
+    def failed(self, table: str, error: StoreError) -> None:
+        """Record the error of a request for many rows: if it overloaded the gateway, the table has large values."""
+        if isinstance(error.__cause__, (TimeoutError, EOFError)):
+            self._left[table] = PATIENCE
+
+    def answered(self, table: str, rows: Sequence[Row], large: int) -> None:
+        """Record a filtered answer. It is large from ``large`` bytes of values on; an answer of few rows shows nothing."""
+        if size_of_rows(rows) >= large:
+            self._left[table] = PATIENCE
+        elif sum(1 for row in rows if row.cells) > FEW:
+            self._left[table] = self._left.get(table, PATIENCE) - 1
+
+
+@lru_cache(maxsize=64)
+def tables_of(_location: str) -> LargeTables:
+    """Return what this process knows of the tables at a location, whichever of its stores has read them."""
+    return LargeTables()
 
 
 def longest_of(gets: Sequence[Get], most: int) -> int | None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from hbasemk import options
-from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.errors import InvalidValueError, LimitError, StoreError
 from hbasemk.store.abc import (
     MAX_TIMESTAMP,
     CheckAndWrite,
@@ -40,6 +40,8 @@ from hbasemk.store.sizes import by_size, is_full, size_of_rows
 
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
+LARGE_PART: Final = 4
+"""An answer is large if its values have at least this part of :attr:`HBaseStore.batch_bytes`."""
 
 LIMITS: Final = Limits()
 MAX_CELL: Final = 10 * 1024 * 1024
@@ -97,6 +99,7 @@ class HBaseStore(Store):
         )
         self.layout = Layout()
         self._tables = Tables(self._client, self._names, self._location, timeout)
+        self._large_tables = large_values.tables_of(self._location)
 
     @property
     def location(self) -> str:
@@ -150,13 +153,32 @@ class HBaseStore(Store):
         if not nonempty:
             self._client.check_open()
             return [Row(get.row, []) for get in gets]
-        longest = large_values.longest_of(nonempty, self.batch_bytes)
-        request = self._read_request(table, nonempty, longest)
-        rows = self._with_large(table, nonempty, _rows(nonempty, request.method, self._client.call(*request)), longest)
+
+        def read(longest: int | None) -> list[Row]:
+            request = self._read_request(table, nonempty, longest)
+            return self._with_large(
+                table, nonempty, _rows(nonempty, request.method, self._client.call(*request)), longest
+            )
+
+        rows = self._bounded(table, large_values.longest_of(nonempty, self.batch_bytes), read)
         if len(nonempty) == len(gets):
             return rows
         remaining = iter(rows)
         return [Row(get.row, []) if _is_empty(get) else next(remaining) for get in gets]
+
+    def _bounded(self, table: str, longest: int | None, read: Callable[[int | None], list[Row]]) -> list[Row]:
+        """Read rows. In a table that may have large values, ``longest`` bounds the values of an answer of many rows."""
+        if longest is None:
+            return read(None)
+        is_filtered = table in self._large_tables
+        try:
+            rows = read(longest if is_filtered else None)
+        except StoreError as error:
+            self._large_tables.failed(table, error)
+            raise
+        if is_filtered:
+            self._large_tables.answered(table, rows, self.batch_bytes // LARGE_PART)
+        return rows
 
     def _read_request(self, table: str, gets: Sequence[Get], longest: int | None) -> Request:
         name = self._names.data(table)
@@ -187,10 +209,11 @@ class HBaseStore(Store):
         if scan.limit < 1 or _selects_nothing(scan):
             self._client.check_open()
             return []
-        longest = large_values.longest_in(scan, self.batch_bytes)
-        if longest is None:
-            return self._scan(table, scan, None)
-        return self._scan_in_parts(table, scan, longest)
+
+        def read(longest: int | None) -> list[Row]:
+            return self._scan(table, scan, None) if longest is None else self._scan_in_parts(table, scan, longest)
+
+        return self._bounded(table, large_values.longest_in(scan, self.batch_bytes), read)
 
     def _scan(self, table: str, scan: Scan, longest: int | None) -> list[Row]:
         """Return the answer of one call."""
@@ -251,10 +274,13 @@ class HBaseStore(Store):
         if not puts or not gets or any(map(_is_empty, gets)) or self._transport.framing == "http":
             return super().write_and_read(table, puts, gets, durable=durable)
         self.check_puts(puts)
-        longest = large_values.longest_of(gets, self.batch_bytes)
-        read = self._read_request(table, gets, longest)
-        rows = _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
-        return self._with_large(table, gets, rows, longest)
+
+        def write_and_read(longest: int | None) -> list[Row]:
+            read = self._read_request(table, gets, longest)
+            rows = _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
+            return self._with_large(table, gets, rows, longest)
+
+        return self._bounded(table, large_values.longest_of(gets, self.batch_bytes), write_and_read)
 
     def check_and_write(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from hbasemk.store.abc import Cell, Column, Get, Row, Scan
-from hbasemk.store.sizes import size_of_rows
+from hbasemk.store.sizes import size_of
 from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, new_cell, read
 
-SUMMED: Final = 8
-"""The sizes of so many rows are added at once, which costs less than one by one."""
+_UNBOUNDED: Final = 1 << 62
 
 
 def scan(sql: sqlite3.Connection, tables: Families, scan: Scan) -> list[Row]:
@@ -55,24 +55,17 @@ def _scan_family(
     sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
 ) -> list[Row]:
     """Scan one family in row order, as far as the scan's limits allow."""
-    rows: list[Row] = []
-    limit = scan.limit
-    left = None if scan.reverse else scan.most_bytes
-    for row in _rows(sql, tables, family, columns, scan):
-        rows.append(row)
-        if len(rows) == limit:
-            break
-        if left is not None and not len(rows) % SUMMED:
-            left -= size_of_rows(rows[-SUMMED:])
-            if left <= 0:
-                break
-    return rows
+    return list(islice(_rows(sql, tables, family, columns, scan), scan.limit))
 
 
 def _rows(
     sql: sqlite3.Connection, tables: Families, family: Family, columns: Sequence[Column] | None, scan: Scan
 ) -> Iterator[Row]:
-    """Yield the rows of one family in order; read a row with many unwanted cells by seeking instead."""
+    """Yield the rows of one family in order, up to the bytes that the scan allows.
+
+    Reads a row with many unwanted cells by seeking instead.
+    """
+    left = _UNBOUNDED if scan.most_bytes is None or scan.reverse else scan.most_bytes
     since, before, versions = scan.since, scan.before, scan.versions
     name = family.name
     wanted = None if columns is None else frozenset(qualifier for _, qualifier in columns)
@@ -89,11 +82,14 @@ def _rows(
             if row != key:
                 if cells and key is not None:
                     yield Row(key, cells[::-1] if reversed_rows else cells)
+                    if left <= 0:
+                        return
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
             elif qualifier != current:
                 current, taken = qualifier, 0
             if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
+                left -= len(value)
                 taken += 1
             else:
                 skipped += 1
@@ -108,6 +104,9 @@ def _rows(
         cells = read(sql, tables, get)
         if cells:
             yield Row(key, cells)
+            left -= size_of(cells)
+            if left <= 0:
+                return
         start, after = key, True
 
 
