@@ -32,4 +32,4 @@ def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_disabled(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lease, "over", lambda *_: [])
+    patch.setattr(Lease, "over", lambda _lease, _issued, damage=None: [])
