@@ -299,8 +299,8 @@ class Repository:
     def branches(self) -> list[OpenBranch]:
         """Return the branches of all processes that have not ended, by the time at which they began.
 
-        One round trip if there are none, and three otherwise, for each 1000 branches that began within the retention, ended ones
-        included. Raises FormatError for a damaged branch.
+        Reads all branches that began within the retention, also those that have ended. For each 1000 of them, one round trip
+        if no branch is open, else three. Raises FormatError for a damaged branch.
         """
         return open_branch.list_all(self._instance())
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import EllipsisType, TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from hbasemk import arguments, options
-from hbasemk.errors import ClosedError, InvalidChangeError, InvalidPathError, PropertyNotFoundError
+from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import decode_properties, decode_property, encode_properties
 from hbasemk.format.values import PropertyValue, Value
@@ -34,8 +33,6 @@ T = TypeVar("T")
 
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: the columns written must not have changed. ``serializable``: nor the data read."""
-_node_name: Final = functools.lru_cache(maxsize=1024)(arguments.node_name)
-"""Checks a name that many nodes have, in a quarter of the time."""
 _BUFFERS: Final = (bytearray, memoryview)
 
 
@@ -99,7 +96,8 @@ class Transaction:
         """
         arguments.new_path(path)
         given = {} if properties is None else arguments.mapping(properties, "properties")
-        _check_names(path, given)
+        for name in given:
+            arguments.property_name(name, path)
         self._take(AddEncoded(path, encode_properties(path, given)))
 
     def expect(self, path: str, version: str | None) -> None:
@@ -323,17 +321,6 @@ class Transaction:
         if kind is None and not self._done:
             self.commit()
         self._done = True
-
-
-def _check_names(path: str, names: Iterable[str]) -> None:
-    """Check the names of the properties of a new node; an error names the node."""
-    try:
-        for name in names:
-            _node_name(name)
-    except (TypeError, InvalidPathError):
-        for name in names:
-            arguments.property_name(name, path)
-        raise
 
 
 def _as_it_is(value: Any) -> Any:

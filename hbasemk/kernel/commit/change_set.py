@@ -304,8 +304,7 @@ def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     # it writes the parent's child column, and a commit that touches it has that version in its view.
     depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}
     plan = RowPlan(node.path, paths.key(node.path), tuple(cells), depends_on)
-    added, removed = _children(node)
-    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), added, removed, ()))
+    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), *_children(node), ()))
 
 
 def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -295,7 +295,7 @@ class Staging:
                 f"the paths of the nodes that one commit adds have more than {limits.MAX_PATHS} bytes in total "
                 f"(one is {path[:60]!r}…). Split the change into several commits."
             )
-        node = self._nodes.get(path) or self._node(path)
+        node = self._node(path)
         if node.exists:
             raise NodeExistsError(
                 f"node {path} already exists in revision {revisions.to_text(self.view.revision)}",

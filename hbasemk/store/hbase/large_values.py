@@ -2,9 +2,8 @@
 
 The memory of the gateway is small, and it builds each answer as a whole. The size of rows is known only to the region
 servers. So a filter replaces each large value by its length, 4 bytes, and the store reads these rows again in calls of a
-known size. A small value that looks like a length costs only a read. HBase takes
-longer for a filter than for small values. So a table gets it until some answers of a process had none, and again after a
-request has failed.
+known size. A small value that looks like a length costs only a read. For small values HBase takes longer with the filter than
+without it. So requests carry it until some answers in a row had no large values, and again after a request has failed.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ FEW: Final = 4
 LEAST: Final = 4096
 PATIENCE: Final = 8
 """After so many filtered answers of small values, a table no longer gets the filter."""
+LARGE_PART: Final = 4
+"""An answer is large if its values have at least this part of the bytes that an answer may have."""
 _LENGTH: Final = 4
 
 
@@ -40,9 +41,9 @@ class LargeTables:
         if isinstance(error.__cause__, (TimeoutError, EOFError)):
             self._left[table] = PATIENCE
 
-    def answered(self, table: str, rows: Sequence[Row], large: int) -> None:
-        """Record a filtered answer. It is large from ``large`` bytes of values on; an answer of few rows shows nothing."""
-        if size_of_rows(rows) >= large:
+    def answered(self, table: str, rows: Sequence[Row], most: int) -> None:
+        """Record a filtered answer, which may have ``most`` bytes of values; one of few rows that is not large shows nothing."""
+        if size_of_rows(rows) >= most // LARGE_PART:
             self._left[table] = PATIENCE
         elif sum(1 for row in rows if row.cells) > FEW:
             self._left[table] = self._left.get(table, PATIENCE) - 1

@@ -40,11 +40,10 @@ def gets(request: Iterable[Get], longest: int | None = None) -> list[Any]:
                 versions if versions != 1 else None,
             )
         )
-        if bounded is not None and exact is None:
+        if bounded is not None and exact is None and page is None:
             converted[-1].filter = bounded
         if page is not None:
             get = converted[-1]
-            get.filter = None
             get.columns = [_column(page.family)]
             get.cells_per_family = page.limit
             if page.after is not None:

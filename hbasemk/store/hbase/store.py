@@ -40,8 +40,6 @@ from hbasemk.store.sizes import by_size, is_full, size_of_rows
 
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
-LARGE_PART: Final = 4
-"""An answer is large if its values have at least this part of :attr:`HBaseStore.batch_bytes`."""
 
 LIMITS: Final = Limits()
 MAX_CELL: Final = 10 * 1024 * 1024
@@ -177,7 +175,7 @@ class HBaseStore(Store):
             self._large_tables.failed(table, error)
             raise
         if is_filtered:
-            self._large_tables.answered(table, rows, self.batch_bytes // LARGE_PART)
+            self._large_tables.answered(table, rows, self.batch_bytes)
         return rows
 
     def _read_request(self, table: str, gets: Sequence[Get], longest: int | None) -> Request:

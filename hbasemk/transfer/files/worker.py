@@ -15,7 +15,7 @@ from typing import BinaryIO, Final, TypeAlias
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import paths
-from hbasemk.format.node import decode_properties, encode_property
+from hbasemk.format.node import decode_properties, encode_properties
 from hbasemk.format.values import BlobRef, PropertyValue
 from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
@@ -269,7 +269,7 @@ class Worker:
                 without_parent.append(path)
                 continue
             if stored is None:
-                add_encoded(tx, path, {name: encode_property(path, name, value) for name, value in wanted.items()})
+                add_encoded(tx, path, encode_properties(path, wanted))
                 added += 1
             elif (before := decode_properties(path, stored)) == wanted:
                 continue
