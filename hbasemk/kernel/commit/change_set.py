@@ -7,8 +7,9 @@ subtree conflicts with every change in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from hbasemk.format import paths, schema, values
@@ -43,10 +44,7 @@ T = TypeVar("T", "RowPlan", "ChangeSet")
 
 def _copy(of: T) -> T:
     """Return a shallow copy; ``dataclasses.replace`` takes several times as long."""
-    new = object.__new__(type(of))
-    for name in type(of).__slots__:
-        setattr(new, name, getattr(of, name))
-    return new
+    return type(of)(*_FIELDS[type(of)](of))
 
 
 @dataclass(slots=True)
@@ -153,6 +151,10 @@ class ChangeSet:
                     path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
                 )
         return found
+
+
+_FIELDS: Final = {of: attrgetter(*(one.name for one in fields(of))) for of in (RowPlan, ChangeSet)}
+"""Return all fields of a plan, in the order in which its class takes them."""
 
 
 def build(staging: Staging) -> ChangeSet:
@@ -272,10 +274,9 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         column = schema.property_column(name)
         cells.append((*column, node.base_of(name, data), None))
         depends_on[column] = None
-    if node.adjusted:
-        plan.created = {
-            schema.property_column(name): node.property_of(name).create().encode_base() for name in node.created
-        }
+    created = node.created
+    if created:
+        plan.created = {schema.property_column(name): node.property_of(name).create().encode_base() for name in created}
         cells += ((*column, data, None) for column, data in plan.created.items())
         depends_on.update(dict.fromkeys(plan.created))
     for name, is_present in node.child_writes.items():
@@ -283,13 +284,12 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         cells.append((*column, schema.PRESENT if is_present else schema.GONE, None))
         depends_on[column] = None
     if kind == CHANGED:
-        _keep_names_apart(node, plan)
+        _keep_names_apart(node, plan, created)
         depends_on.update(_columns_without_effect(node))
         plan.value_bytes = _read_back_size(node)
     # Python's garbage collector visits lists again and again, but not tuples of text and bytes.
     plan.cells = tuple(cells)
-    names = (*node.written, *node.created) if node.adjusted else tuple(node.written)
-    return plan, RowChange(node.path, kind, names, *_children(node))
+    return plan, RowChange(node.path, kind, (*node.written, *created), *_children(node))
 
 
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
@@ -315,10 +315,10 @@ def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return added, tuple(name for name, is_present in node.child_writes.items() if not is_present)
 
 
-def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
+def _keep_names_apart(node: StagedNode, plan: RowPlan, created: Sequence[str]) -> None:
     assert node.base is not None
     plan.since = node.base.created
-    names = [name for name in names_written(node) if name not in node.child_writes]
+    names = [name for name in _names_written(node, created) if name not in node.child_writes]
     plan.must_be_absent = frozenset(schema.child_column(name) for name in names)
     plan.names_in_doubt = not node.base.encoded.keys() >= set(names)
     plan.depends_on.update(dict.fromkeys(plan.must_be_absent))
@@ -330,9 +330,9 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan) -> None:
         plan.name_probe = frozenset(columns)
 
 
-def names_written(node: StagedNode) -> list[str]:
+def _names_written(node: StagedNode, created: Sequence[str]) -> list[str]:
     """Return the names of the properties that are set or created, not removed."""
-    return [*(name for name, data in node.written.items() if data is not None), *node.created]
+    return [*(name for name, data in node.written.items() if data is not None), *created]
 
 
 def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
@@ -344,7 +344,7 @@ def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
         paths.join(node.path, name): (node.path, name)
         for node in plan.after
         if node.exists and not node.is_new and node.base is not None
-        for name in names_written(node)
+        for name in _names_written(node, node.created)
         if name not in node.child_writes
     }
     for path, state in reader.nodes(view, list(by_child_path)).items() if by_child_path else ():

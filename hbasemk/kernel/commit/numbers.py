@@ -16,6 +16,8 @@ from hbasemk.store.abc import Limits
 LONGEST_QUALIFIER: Final = Limits().row_key
 _LONG: Final = 1700
 """Encoded numbers up to this size have fewer digits than the limit."""
+_SMALL: Final = 1 << 63
+"""An amount below this one makes an encoded number longer by at most one byte; an absent one gets at most nine."""
 _INFINITE: Final = (float("inf"), float("-inf"))
 
 
@@ -72,7 +74,9 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
             path=path,
             name=name,
         )
-    if isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or (by != by or by in _INFINITE):
+    if type(by) is not int and (
+        isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or by != by or by in _INFINITE
+    ):
         raise InvalidChangeError(
             f"property {name!r} of {path} cannot be adjusted by {limits.shown(by)}: the amount must be an int or a "
             "finite float",
@@ -90,6 +94,12 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
         # Encoding raises the error of a number that is too long.
         encode_property(path, name, amount)
     return amount
+
+
+def may_be_long(before: bytes | None, amount: Exact) -> bool:
+    """Return whether an encoded number (None: absent) plus an amount may have so many digits that it needs a check."""
+    is_short = isinstance(amount, int) and -_SMALL <= amount < _SMALL
+    return not is_short or (before is not None and len(before) >= _LONG)
 
 
 def check_sum(path: str, name: str, before: bytes | None, after: bytes | None) -> None:

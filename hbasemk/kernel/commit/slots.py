@@ -63,8 +63,11 @@ class Slots:
 
     def _take(self, place: Place, view: View) -> int:
         with self._lock:
-            known = self._known.setdefault(place, _Known())
-            self._known.move_to_end(place)
+            known = self._known.get(place)
+            if known is None:
+                known = self._known[place] = _Known()
+            else:
+                self._known.move_to_end(place)
             number = 0
             while number < MOST and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
                 number += 1
@@ -136,10 +139,10 @@ def with_slots(plan: ChangeSet, slots: dict[Place, int]) -> ChangeSet:
 def _row(row: RowPlan, node: StagedNode | None) -> RowPlan:
     if node is None or not row.cells:
         return row
-    totals: dict[Column, bytes] = {}
-    for name, slot in (node.slots or {}).items():
-        totals[schema.slot_column(name, slot)] = exact.encode(node.total_after(name, slot))
-    return row.with_slots(totals)
+    slots = (node.slots or {}).items()
+    return row.with_slots(
+        {schema.slot_column(name, slot): exact.encode(node.total_after(name, slot)) for name, slot in slots}
+    )
 
 
 def _change(change: RowChange, node: StagedNode | None) -> RowChange:

@@ -133,8 +133,8 @@ class StagedNode:
         """The absent properties that an adjust creates."""
         if not self.adjusted or self.base is None:
             return []
-        present = self.base.encoded
-        return [name for name in self.slot_adjusts if name not in present]
+        present, written = self.base.encoded, self.written
+        return [name for name in self.adjusted if name not in present and name not in written]
 
     @property
     def slot_adjusts(self) -> list[str]:

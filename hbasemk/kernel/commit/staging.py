@@ -278,7 +278,8 @@ class Staging:
             raise name_conflict(path, name)
         if amount:
             node.adjust(name, amount, creates=True)
-            numbers.check_sum(path, name, data, node.encoded(name))
+            if numbers.may_be_long(data, amount):
+                numbers.check_sum(path, name, data, node.encoded(name))
         elif self.reads is not None and name not in node.written:
             # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.
             node.repeat(name)

@@ -136,4 +136,4 @@ def versions_of_the_head_expected(patch: pytest.MonkeyPatch) -> None:
 
 def names_not_kept_apart(patch: pytest.MonkeyPatch) -> None:
     """Only interleavings find it: no workload of the schedules names a property like a child."""
-    patch.setattr(change_set, "_keep_names_apart", lambda node, plan: None)
+    patch.setattr(change_set, "_keep_names_apart", lambda node, plan, created: None)
