@@ -7,7 +7,6 @@ A cell cannot be empty, so a message that is empty or consists only of NULs is s
 from __future__ import annotations
 
 import enum
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -42,12 +41,12 @@ class BranchView(NamedTuple):
     def encode(self) -> bytes:
         """Return the value of the cell."""
         floor, *above = self.extent.ids
-        return zlib.compress(revisions.to_bytes((floor, self.upper, *above)), 1)
+        return revisions.deflate((floor, self.upper, *above))
 
     @classmethod
     def decode(cls, data: bytes) -> BranchView:
-        """Decode the value of the cell; raise ValueError or zlib.error if it is damaged."""
-        floor, upper, *above = revisions.from_bytes(zlib.decompress(data))
+        """Decode the value of the cell; raise ValueError if it is damaged."""
+        floor, upper, *above = revisions.inflate(data)
         return cls(Extent.of(floor, above), upper)
 
 
@@ -209,7 +208,7 @@ class JournalRow:
         data = self.value(schema.BRANCH_VIEW)
         try:
             return None if data is None else BranchView.decode(data)
-        except (ValueError, zlib.error):
+        except ValueError:
             raise self.damaged(
                 "the view of a branch must be a deflated list of at least two revision ids", schema.BRANCH_VIEW
             ) from None

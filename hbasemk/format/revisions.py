@@ -8,6 +8,7 @@ marks a branch's private revisions (``docs/decisions/0002-branch-bit.md``).
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -105,6 +106,21 @@ def from_bytes(data: bytes) -> tuple[int, ...]:
     if ids and max(ids) > MAX_REVISION:
         raise ValueError(f"{max(ids)} is greater than any revision id")
     return ids
+
+
+def deflate(numbers: Iterable[int]) -> bytes:
+    """Return numbers as bytes, 8 for each, deflated in the zlib format."""
+    # A window of 4 KiB: the default one takes longer to allocate than a few hundred ids to deflate.
+    deflating = zlib.compressobj(1, zlib.DEFLATED, 12, 6)
+    return deflating.compress(to_bytes(numbers)) + deflating.flush()
+
+
+def inflate(data: bytes) -> tuple[int, ...]:
+    """Return the numbers of :func:`deflate`; raise ValueError if the bytes are damaged."""
+    try:
+        return from_bytes(zlib.decompress(data))
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
 
 
 def from_only(data: bytes) -> int:

@@ -8,7 +8,6 @@ revisions in one of the two views but not the other (``docs/decisions/0008-child
 
 from __future__ import annotations
 
-import zlib
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
@@ -56,14 +55,14 @@ class Memo(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the bytes of the cell: all numbers in 8 bytes each, deflated."""
-        return zlib.compress(revisions.to_bytes((self.created, self.children, *self.extent.ids)), 1)
+        return revisions.deflate((self.created, self.children, *self.extent.ids))
 
     @classmethod
     def decode(cls, data: bytes, path: str) -> Memo:
         """Parse the cell of the node at ``path``; raise FormatError if it is damaged."""
         try:
-            created, children, floor, *above = revisions.from_bytes(zlib.decompress(data))
-        except (ValueError, zlib.error) as error:
+            created, children, floor, *above = revisions.inflate(data)
+        except ValueError as error:
             raise FormatError(
                 f"the stored child count of {path} is damaged ({len(data)} bytes); delete row "
                 f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r} to have the children counted again"
