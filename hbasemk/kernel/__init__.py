@@ -56,8 +56,11 @@ section topic                     module                                        
 6       when each of them runs    ``periodic_work``                              I8, I9
 6       damage                    ``damage``
 7       branches                  ``branches.branches``, ``branches.heads``,     I6, I9
+                                  ``branches.branch_commits``,
                                   ``branches.branch_revisions``,
+                                  ``branches.branch_rows``,
                                   ``branches.cache``, ``branches.open_branches``
+7       one transaction (SQLite)  ``branches.one_transaction``                   I6, I16
 7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
                                   ``branches.merge_end``, ``branches.rebase``,
                                   ``branches.merged_part``,

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from hbasemk.format import schema
-from hbasemk.kernel.branches import merged_part
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel.branches import merged_part, one_transaction
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
+from hbasemk.kernel.branches.one_transaction import BranchTransactions
+from hbasemk.store.abc import Decision, NewCell, Put, Row
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
@@ -59,6 +62,34 @@ def transactions_that_merge_do_not_look_at_the_branch(patch: pytest.MonkeyPatch)
     patch.setattr(MergeEnd, "is_possible", lambda *_: True)
 
 
+def rebases_in_one_transaction_overlook_claims(patch: pytest.MonkeyPatch) -> None:
+    def may_end(_: BranchTransactions, revision: int, row: Row) -> bool:
+        return JournalRow(row).value(schema.BRANCH_HEAD) == schema.revision_key(revision)
+
+    patch.setattr(BranchTransactions, "may_end", may_end)
+
+
+def rebases_in_one_transaction_claim_nothing(patch: pytest.MonkeyPatch) -> None:
+    original = one_transaction._if_newest
+
+    def unclaimed(root: int, revision: int, cells: Sequence[NewCell], rows: Sequence[Put]) -> Decision:
+        kept = [cell for cell in cells if cell.qualifier != schema.BRANCH_CLAIM[1]]
+        return original(root, revision, kept, rows)
+
+    patch.setattr(one_transaction, "_if_newest", unclaimed)
+
+
+def transactions_of_branches_do_not_compare_the_head(patch: pytest.MonkeyPatch) -> None:
+    original = one_transaction._if_newest
+
+    def always(root: int, revision: int, cells: Sequence[NewCell], rows: Sequence[Put]) -> Decision:
+        decision = original(root, revision, cells, rows)
+        return decision._replace(column=schema.SWEPT, expected=None)
+
+    patch.setattr(one_transaction, "_if_newest", always)
+    patch.setattr(BranchTransactions, "may_end", lambda *_: True)
+
+
 def claims_of_rebases_never_final(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BranchClaims, "finalize", lambda *_: True)
 
@@ -84,6 +115,9 @@ KINDS_APART = 6000
 """The seeds of mutants from here on have a branch of nodes."""
 MUTANTS = [
     transactions_that_merge_do_not_look_at_the_branch,
+    rebases_in_one_transaction_overlook_claims,
+    rebases_in_one_transaction_claim_nothing,
+    transactions_of_branches_do_not_compare_the_head,
     merges_claim_nothing,
     rebases_claim_nothing,
     claims_of_rebases_never_final,

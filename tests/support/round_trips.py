@@ -8,6 +8,7 @@ from hbasemk.testing.wrapped import CountingStore
 
 CREATE = ("check_and_write", "journal")
 WRITE = ("write", "nodes")
+WRITE_IF = ("write_if", "nodes")
 READ = ("read", "nodes")
 POLL = ("scan", "cluster")
 ANNOUNCE = ("check_and_write", "cluster")

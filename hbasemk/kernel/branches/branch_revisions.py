@@ -50,7 +50,7 @@ class BranchRevisions:
 
     def add(self, state: BranchState) -> None:
         """Cache a revision that this instance has just made, so that its next commit need not read it."""
-        self._cache.keep(state.view.revision, state, is_current=False)
+        self._cache.keep(state.view.revision, state)
 
     def drop(self, revision: int) -> None:
         """Remove a revision that was swept from the cache."""

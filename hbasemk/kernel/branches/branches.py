@@ -8,53 +8,45 @@ the branch's new head. A merge is one ordinary trunk commit of the branch's net 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from hbasemk.errors import (
     BranchError,
     ClosedError,
-    CommitUnknownError,
     ConflictError,
-    LeaseLostError,
-    RevisionCollectedError,
     StoreError,
 )
-from hbasemk.format import changes, journal_row, revisions, schema
-from hbasemk.format.branch_head import ABANDONED, BranchHead
-from hbasemk.format.changes import RowChange
-from hbasemk.format.journal_row import BranchView, JournalRow, Outcome
+from hbasemk.format import changes, revisions, schema
+from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead
+from hbasemk.format.extent import Extent
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches import net_effects
-from hbasemk.kernel.branches.branch_revisions import BranchRevisions
+from hbasemk.kernel.branches.branch_commits import BranchCommits
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
-from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.branches.merge_end import MergeEnd
-from hbasemk.kernel.commit import change_set, noop, slots
+from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
-from hbasemk.kernel.commit.context import CommitContext, Committing
+from hbasemk.kernel.commit.context import CommitContext
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
-from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, RetryBudget, nothing_committed, time_limit, within_retry_timeout
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.kernel.retry import BRIEFLY, nothing_committed, time_limit, within_retry_timeout
+from hbasemk.store.abc import Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
 
-class Branches(Committing):
+class Branches(BranchCommits):
     """The branches of a repository, as one instance uses them. Any instance may continue any branch."""
 
     def __init__(self, context: CommitContext, committer: Committer, lease: Lease) -> None:
-        super().__init__(context)
+        super().__init__(context, lease)
         self._committer = committer
-        self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
-        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads)
         self._claims = BranchClaims(context.store, context.outcomes, self._heads)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
@@ -65,10 +57,35 @@ class Branches(Committing):
 
     @within_retry_timeout
     def begin(self, base: View, message: str = "") -> int:
-        """Create a branch on a view of trunk; return its first revision. One round trip; two where revisions are collected.
+        """Create a branch on a view of trunk; return its first revision. One round trip with transactions, else two.
 
         Raises BranchError for a view of a branch, and RevisionCollectedError for one that is too old.
         """
+        state, extent = self._first(base)
+        root = state.root
+        put = self._rows.first(root, root, base, extent, message)
+        try:
+            is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
+            if not is_protected:
+                is_new = self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+                # After a lost reply, the repeated request finds the row that the first one wrote.
+                if not is_new and self._heads.head(root) != schema.revision_key(root):
+                    text = revisions.to_text(root)
+                    raise BranchError(f"branch {text} already exists", revision=text)
+                is_protected = fence.protect(self._store, self._runtime, extent.floor)
+        except StoreError:
+            # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
+            self.give_up(root)
+            raise
+        if not is_protected:
+            self.give_up(root)
+            self._journal.fence.refresh()
+            raise self._journal.collected(base)
+        self._revisions.add(state)
+        return root
+
+    def _first(self, base: View) -> tuple[BranchState, Extent]:
+        """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view."""
         if revisions.is_branch(base.revision):
             raise BranchError(
                 f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}; "
@@ -78,31 +95,7 @@ class Branches(Committing):
         self._journal.require_readable(base)
         extent = self._journal.contents(base)
         root = self._new_id(max(base.upper, self._journal.highest_seen))
-        put = Put(
-            schema.revision_key(root),
-            [
-                *self._common_cells(message, base.revision),
-                NewCell(*schema.BRANCH, revisions.to_bytes((root, root))),
-                NewCell(*schema.BRANCH_VIEW, BranchView(extent, base.upper).encode()),
-                NewCell(*schema.BRANCH_HEAD, BranchHead(b"", root).encode()),
-            ],
-        )
-        try:
-            if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put) and self._heads.head(
-                root
-            ) != schema.revision_key(root):
-                raise BranchError(f"branch {revisions.to_text(root)} already exists", revision=revisions.to_text(root))
-            is_protected = fence.protect(self._store, self._runtime, extent.floor)
-        except StoreError:
-            # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
-            self.give_up(root)
-            raise
-        if not is_protected:
-            self.give_up(root)
-            self._journal.fence.refresh()
-            raise self._journal.collected(base)
-        self._revisions.add(BranchState.begin(root, base, extent))
-        return root
+        return BranchState.begin(root, base, extent), extent
 
     def find(self, revision: int) -> BranchState:
         """Return a branch revision. Two round trips if it is not cached; one if the cache entry is too old.
@@ -113,153 +106,9 @@ class Branches(Committing):
         self._clock.observe(max(state.own))
         return state
 
-    def _new_id(self, above: int) -> int:
-        """Issue the id of a branch revision; if another process has taken over the lease, claim a new one."""
-        outage = RetryBudget(self._runtime)
-        while True:
-            try:
-                return self._clock.next(above, branch=True)
-            except LeaseLostError:
-                if not outage.wait():
-                    raise
-
-    def _common_cells(self, message: str, base: int) -> list[NewCell]:
-        nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
-        return journal_row.begin(nonce, base, message)
-
-    def require_head(self, revision: int) -> BranchState:
-        """Return a branch revision; raise BranchError unless it is the newest of its branch."""
-        return self.require_head_row(revision)[0]
-
-    def require_head_row(self, revision: int) -> tuple[BranchState, JournalRow]:
-        """As :meth:`require_head`; returns also the head and the claim of the branch, as they were at one moment."""
-        self.resolve_pending()
-        return self._revisions.newest(revision)
-
     def lacks(self, state: BranchState, other: View) -> bool:
         """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
         return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
-
-    def _moved_on(self, revision: int) -> BranchError:
-        """Return the error for a head that another instance has moved."""
-        self.require_head(revision)
-        text = revisions.to_text(revision)
-        return BranchError(
-            f"branch revision {text} was temporarily not the newest of its branch; try again", revision=text
-        )
-
-    # --- commits on a branch -----------------------------------------------------------------------------
-
-    @within_retry_timeout
-    def commit(
-        self,
-        revision: int,
-        source: ChangeSource,
-        message: str,
-        begun: Callable[[int], None] | None = None,
-    ) -> int:
-        """Commit on the newest revision of a branch; return the branch's new head, or ``revision`` if nothing changes.
-
-        Properties that are set to the value they have are written too, because the merge depends on their trunk values.
-        Calls ``begun`` with the id of the new revision before the store receives it.
-
-        Raises BranchError if ``revision`` is not the newest, and the errors of staging. After a store error the branch is
-        unchanged; CommitUnknownError means that the outcome is unknown.
-        """
-        with nothing_committed():
-            return self._commit(revision, source, message, begun)
-
-    @collected_rarely
-    def _commit(
-        self,
-        revision: int,
-        source: ChangeSource,
-        message: str,
-        begun: Callable[[int], None] | None,
-    ) -> int:
-        self._outcomes.resolve_pending()
-        state = self.require_head(revision)
-        plan = change_set.with_unchanged_writes(source.stage(self._reader, state.view))
-        change_set.require_free_names(self._reader, state.view, plan)
-        self._store.check_puts(plan.puts(0))
-        if not plan.changes:
-            return revision
-        encoded = changes.encode(plan.changes)
-        above = max(state.view.upper, self._journal.highest_seen)
-        new_revision = self._new_id(above)
-        if plan.adjusting:
-            # The commits of a branch form one line, so one slot of each process serves.
-            slot = revisions.machine_of(new_revision) << 16
-            plan = slots.with_slots(plan, dict.fromkeys(slots.places(plan), slot))
-            encoded = changes.encode(plan.changes)
-        inline = changes.size_of(encoded) <= changes.INLINE
-        if begun is not None:
-            begun(new_revision)
-        try:
-            self._write_row(new_revision, state, state.own, message, encoded if inline else ())
-            if not inline:
-                write_changes(self._store, new_revision, encoded)
-            self._store.write(schema.NODES, plan.each_put(new_revision), durable=False, between=self._clock.keep_lease)
-        except BaseException:
-            self._roll_back(new_revision, plan.changes)
-            raise
-        self._become_head(state, revision, new_revision, plan.changes)
-        self._revisions.add(state.with_own((*state.own, new_revision), plan.changes))
-        return new_revision
-
-    def _write_row(
-        self, revision: int, state: BranchState, own: Sequence[int], message: str, encoded: Iterable[NewCell]
-    ) -> None:
-        """Write the journal row of a new revision of a branch that follows its revisions ``own``."""
-        ids = NewCell(*schema.BRANCH, revisions.to_bytes((state.root, *own, revision)))
-        put = Put(schema.revision_key(revision), [*self._common_cells(message, state.base), ids, *encoded])
-        self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
-
-    def _become_head(self, state: BranchState, revision: int, new: int, touched: Sequence[RowChange]) -> None:
-        """Move the head of a branch from ``revision`` to a new revision; if it has moved, roll back and raise BranchError."""
-        lost_replies: list[bool] = []
-        try:
-            moved = self._heads.move(
-                state.root,
-                schema.revision_key(revision),
-                schema.revision_key(new),
-                lambda: lost_replies.append(True),
-            )
-            # After a lost reply, another instance may already have committed on top: then the move succeeded.
-            moved = moved or self.outcome(new) is Outcome.COMMITTED
-        except RevisionCollectedError as error:
-            # The branch has ended, and its rows are deleted. So nobody can read this revision.
-            self._roll_back(new, touched)
-            raise CommitUnknownError(error.message, revision=error.revision) from error
-        except (StoreError, ClosedError) as error:
-            if not lost_replies:
-                self._roll_back(new, touched)
-                raise
-            text = revisions.to_text(new)
-            raise CommitUnknownError(
-                f"the store at {self._store.location} failed while {text} became the head of its branch ({error}); call "
-                "Repository.outcome with this id when the store is available again",
-                revision=text,
-            ) from error
-        if not moved:
-            try:
-                self._outcomes.abort_own(new, touched)
-            except StoreError:
-                self._outcomes.defer(new, touched)
-            raise self._moved_on(revision)
-
-    def _roll_back(self, revision: int, touched: Sequence[RowChange]) -> None:
-        """Roll back a revision that failed; after an error, the next call on a branch does it."""
-        self._outcomes.defer(revision, touched)
-        with suppress(ClosedError), time_limit(self._runtime, BRIEFLY):
-            self._outcomes.resolve_pending_quietly()
-
-    def outcome(self, revision: int) -> Outcome:
-        """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes.
-
-        Raises RevisionCollectedError if the branch has ended so long ago that its rows may be deleted.
-        """
-        return self._revisions.outcome(revision)
 
     @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
@@ -298,7 +147,7 @@ class Branches(Committing):
         except BaseException:
             self._roll_back(new, ())
             raise
-        self._become_head(state, revision, new, ())
+        self._become_head(self._move(state, revision, new), revision, new, ())
         return new
 
     @within_retry_timeout
@@ -368,15 +217,50 @@ class Branches(Committing):
                 )
         return merged
 
+    def may_rebase_at_once(self, row: JournalRow, nodes: int) -> bool:
+        """Return whether one transaction may rebase a branch with this first row, whose effect changes so many nodes."""
+        return self._store.supports_transactions and nodes <= self._store.batch_rows and row.branch_claim is None
+
+    @collected_rarely
+    def rebase_at_once(
+        self, state: BranchState, revision: int, base: View, source: ChangeSource, message: str
+    ) -> int | None:
+        """Rebase a branch, whose net effect is ``source``, in one transaction; return its newest revision on the new view.
+
+        Returns None, with nothing written, if the rebase must go step by step: the effect is too large, another merge or rebase
+        has claimed the branch, the branch has moved on, or a collector is passing the new view. Raises the errors of staging.
+        """
+        with nothing_committed():
+            first, extent = self._first(base)
+            prepared = self._prepare(first, source)
+        root = newest = first.root
+        states = [first]
+        rows: list[Put] = []
+        cells: list[Put] = []
+        if prepared is not None:
+            plan, newest, encoded = prepared
+            if not self._transactions.fits(plan, encoded):
+                return None
+            states.append(first.with_own((root, newest), plan.changes))
+            rows.append(self._rows.further(newest, first, first.own, message, encoded))
+            cells = plan.puts(newest)
+        rows.append(self._rows.first(root, newest, base, extent, message))
+        end, claim = BranchHead(REBASED, revision, newest), BranchClaim(root, revision, is_final=True)
+        if not self._transactions.rebase(state.root, end, claim, extent.floor, rows, cells):
+            return None
+        for one in states:
+            self._revisions.add(one)
+        return newest
+
     def claim_for_rebase(
-        self, state: BranchState, revision: int, target: View, known: JournalRow
+        self, state: BranchState, revision: int, root: int, target: View, known: JournalRow
     ) -> list[StagedNode] | None:
-        """Claim a branch for a rebase to the branch ``target``, and return None; ``known`` is the branch's first row.
+        """Claim a branch for a rebase to the new branch ``root``, and return None; ``known`` is the branch's first row.
 
         If a part of the branch is merged, there is no claim; returns the net effect of that part. Raises BranchError if the
-        whole branch is merged, or if the target does not contain that merge.
+        whole branch is merged, or if ``target``, the view of the new branch, does not contain that merge.
         """
-        found = self._claims.take(state.root, target.revision, revision, known)
+        found = self._claims.take(state.root, root, revision, known)
         if found is None:
             return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
@@ -388,10 +272,6 @@ class Branches(Committing):
             "that contains this one",
             revision=revisions.to_text(revision),
         )
-
-    def resolve_pending(self) -> None:
-        """Retry closing merged branches whose head could not be updated."""
-        self._heads.resolve_pending()
 
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.

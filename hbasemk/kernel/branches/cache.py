@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Final
 
 from hbasemk.format.changes import RowChange
@@ -75,16 +74,15 @@ class BranchCache:
         return None if found is None else found[0]
 
     def is_current(self, revision: int) -> bool:
-        """Return whether a branch revision was read from the store recently."""
+        """Return whether a branch revision was read from the store, or made, recently."""
         found = self._kept.get(revision)
         return found is not None and self._runtime.monotonic() - found[1] <= CURRENT_SECONDS
 
-    def keep(self, revision: int, state: BranchState, *, is_current: bool = True) -> None:
-        """Cache a branch revision; evict the oldest entries. ``is_current``: it was just read from the store."""
-        read_at = self._runtime.monotonic() if is_current else -inf
+    def keep(self, revision: int, state: BranchState) -> None:
+        """Cache a branch revision that was just read or made; evict the oldest entries."""
         with self._lock:
             self.drop(revision)
-            self._kept[revision] = state, read_at
+            self._kept[revision] = state, self._runtime.monotonic()
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))

@@ -19,7 +19,7 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Cell, NewCell, Put, Row, Scan, scan_all
 
 COLUMNS: Final = (schema.BRANCH_CLAIM, schema.BRANCH_HEAD)
 """The claim and the head of a branch, in its first row."""
@@ -44,6 +44,11 @@ def not_newest(revision: int, row: JournalRow) -> BranchError | None:
         revision=text,
         continues_at=None if continues_at is None else revisions.to_text(continues_at),
     )
+
+
+def is_unclaimed(revision: int, row: Row) -> bool:
+    """Return whether the first row of a branch, read with :data:`COLUMNS`, has a revision as its newest one, and no claim."""
+    return [cell.value for cell in row.cells] == [schema.revision_key(revision)]
 
 
 def _undeletable(revision: int) -> str:

@@ -25,7 +25,7 @@ class MergeEnd(BranchEnd):
 
     def is_possible(self, rows: Sequence[Row]) -> bool:
         """Return whether the branch is still at its revision, and nobody has claimed it."""
-        return [cell.value for row in rows for cell in row.cells] == [schema.revision_key(self._revision)]
+        return heads.is_unclaimed(self._revision, rows[0])
 
     def put(self, merge: int) -> Put:
         """Return the head of the ended branch, and a claim, so that a claim that is on its way does not apply."""

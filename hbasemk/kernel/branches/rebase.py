@@ -51,29 +51,44 @@ def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
     state, row = branches.require_head_row(revision)
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
-    root = branches.begin(base, message)
-    effect = _RebasedEffect(branches, state, revision, row)
     try:
-        rebased = branches.commit(root, effect, message)
-    except BaseException as error:
-        branches.give_up(root)
-        if isinstance(error, BranchError):
-            # Another process may have ended the old branch; then its state is the reason.
-            branches.require_head(revision)
+        effect = branches.net_effect(state)
+        rebased = None
+        if branches.may_rebase_at_once(row, len(effect)):
+            rebased = branches.rebase_at_once(state, revision, base, _RebasedEffect(state, effect), message)
+        return _in_steps(branches, state, revision, row, base, effect, message) if rebased is None else rebased
+    except BranchError:
+        # Another process may have ended the branch; then its state is the reason.
+        branches.require_head(revision)
         raise
-    branches.close_rebased(state, revision, root, rebased, effect.has_claim)
+
+
+def _in_steps(
+    branches: Branches,
+    state: BranchState,
+    revision: int,
+    row: JournalRow,
+    base: View,
+    effect: list[StagedNode],
+    message: str,
+) -> int:
+    root = branches.begin(base, message)
+    source = _ClaimedEffect(branches, state, revision, root, row, effect)
+    try:
+        rebased = branches.commit(root, source, message)
+    except BaseException:
+        branches.give_up(root)
+        raise
+    branches.close_rebased(state, revision, root, rebased, source.has_claim)
     return rebased
 
 
 class _RebasedEffect:
-    """The net effect of the branch whose newest revision is ``revision``, as a source of changes of another branch."""
+    """The net effect of a branch, as a source of changes of another branch."""
 
-    def __init__(self, branches: Branches, state: BranchState, revision: int, row: JournalRow) -> None:
-        self._branches = branches
-        self._row = row
-        self._state = state
-        self._revision = revision
-        self.has_claim = False
+    def __init__(self, state: BranchState, effect: list[StagedNode]) -> None:
+        self.state = state
+        self.effect = effect
 
     def predict(self, _: int, /) -> Prediction | None:
         """Return None: what a rebase touches depends on both sides."""
@@ -81,12 +96,38 @@ class _RebasedEffect:
 
     def stage(self, reader: Reader, view: View, /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
-        effect = self._branches.net_effect(self._state)
-        if effect:
-            merged = self._branches.claim_for_rebase(self._state, self._revision, view, self._row)
+        return _Rebase(reader, self.state, self.effect, view).run()
+
+
+class _ClaimedEffect(_RebasedEffect):
+    """The net effect of a branch that a rebase step by step claims first, for the branch that begins at ``root``.
+
+    ``revision`` is the newest one of the claimed branch, ``row`` its first row.
+    """
+
+    def __init__(
+        self,
+        branches: Branches,
+        state: BranchState,
+        revision: int,
+        root: int,
+        row: JournalRow,
+        effect: list[StagedNode],
+    ) -> None:
+        super().__init__(state, effect)
+        self._branches = branches
+        self._revision = revision
+        self._root = root
+        self._row = row
+        self.has_claim = False
+
+    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+        """Claim the branch and apply the effect; then make sure that the effect was read completely."""
+        if self.effect:
+            merged = self._branches.claim_for_rebase(self.state, self._revision, self._root, view, self._row)
             self.has_claim = merged is None
-            effect = merged_part.without(merged or (), effect)
-        plan = _Rebase(reader, self._state, effect, view).run()
+            self.effect = merged_part.without(merged or (), self.effect)
+        plan = super().stage(reader, view)
         # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
         self._branches.require_head(self._revision)
         return plan

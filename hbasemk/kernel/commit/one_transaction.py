@@ -14,10 +14,16 @@ from hbasemk.kernel.commit.deadline import OrderCheck, RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Decision, Row
 
 READ_BACK_ROWS: Final = 1000
 """The largest number of rows that one transaction reads back. Reading takes longer than writing, and all other writers wait."""
+
+
+def fits_one_call(store: RetryingStore, plan: ChangeSet) -> bool:
+    """Return whether one transaction of the store can write the cells of a change set."""
+    return store.supports_transactions and len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
 
 
 class OneTransaction(Committing):
@@ -29,11 +35,10 @@ class OneTransaction(Committing):
 
     def fits(self, draft: Draft, plan: ChangeSet) -> bool:
         """Return whether the store can carry out the commit in one transaction."""
-        store = self._store
-        small = len(plan.rows) <= store.batch_rows and plan.size <= store.batch_bytes
+        small = fits_one_call(self._store, plan)
         if small and len(plan.rows) > READ_BACK_ROWS:
             small = sum(1 for row in plan.rows if row.depends_on) <= READ_BACK_ROWS
-        return store.supports_transactions and small and new_row.is_complete(draft)
+        return small and new_row.is_complete(draft)
 
     def commit(self, draft: Draft, plan: ChangeSet) -> int | None:
         """Commit and return the arrival number (:data:`UNKNOWN_ARRIVAL` if an earlier request has committed already).

@@ -16,7 +16,7 @@ from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Decision, Get, NewCell, Put, Store
+from hbasemk.store.abc import Column, Decision, Get, NewCell, Put, Row, Store
 
 TRUST: Final = 5.0
 """Seconds for which a reader trusts a horizon that it has read."""
@@ -143,6 +143,14 @@ def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
             return False
         if replace(store, found, Horizon(found.revision, found.revision, new_nonce(runtime))):
             return True
+
+
+def allows(floor: int, row: Row, horizon: tuple[str, bytes, Column]) -> bool:
+    """Return whether no collector passes a branch that the transaction writes which has read the row of the horizon.
+
+    As :func:`protect`. ``horizon``: the place of the cell, by :func:`place`.
+    """
+    return floor >= Horizon.decode(row.cells[0].value if row.cells else None, horizon).announced
 
 
 def replace(store: RetryingStore, found: Horizon, new: Horizon) -> bool:

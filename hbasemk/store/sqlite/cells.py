@@ -52,6 +52,7 @@ class Family:
         "first_ranged",
         "further",
         "further_ranged",
+        "last",
         "name",
         "newest",
         "onward",
@@ -72,6 +73,7 @@ class Family:
         self.exact = f"{column} AND ts >= ? AND ts < ? ORDER BY ts DESC LIMIT ?"
         self.onward = f"{cells} AND qualifier >= ? ORDER BY qualifier, ts DESC"
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
+        self.last = f"SELECT max(ts) FROM {table} WHERE row = ?"
         if versions == 1:
             # Each column has one SQL row; only a version that is at least as new replaces it.
             conflict = "(row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value WHERE excluded.ts >= ts"
@@ -191,11 +193,11 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
 
 
 def newest(sql: sqlite3.Connection, tables: Families, put: Put) -> int:
-    """Return the highest timestamp in the columns that a put writes, or 0."""
+    """Return the highest timestamp in the families that a put writes, in its row, or 0."""
     found = 0
-    for family, qualifier, _, _ in put.cells:
-        cell = sql.execute(tables.get(family).newest, (blob(put.row), blob(qualifier))).fetchone()
-        found = max(found, 0 if cell is None else cell[0])
+    row = blob(put.row)
+    for family in {cell[0] for cell in put.cells}:
+        found = max(found, sql.execute(tables.get(family).last, (row,)).fetchone()[0] or 0)
     return found
 
 

@@ -14,6 +14,7 @@ from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.branches.one_transaction import BranchTransactions
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.one_transaction import OneTransaction
@@ -54,7 +55,7 @@ def two(request: pytest.FixtureRequest, world: World) -> Two:
 
 
 def during_the_commit(two: Two, act: Callable[[], None]) -> list[bool]:
-    """Act once, when the first process writes or decides a commit to trunk."""
+    """Act once, when the first process writes or decides a commit."""
     acted: list[bool] = []
 
     def before(call: Call) -> None:
@@ -96,12 +97,7 @@ def test_a_branch_counts_once_if_it_is_rebased_while_another_process_merges_it(t
 def test_a_branch_counts_once_if_it_is_merged_while_another_process_rebases_it(two: Two) -> None:
     commit(two.one, SetProperty("/a", "other", 1))
     merged: list[int] = []
-
-    def before(call: Call) -> None:
-        if (call.method, call.table) == ("write", schema.NODES) and not merged:
-            merged.append(two.two.branches.merge(two.branch, ""))
-
-    two.faulty.before = before
+    during_the_commit(two, lambda: merged.append(two.two.branches.merge(two.branch, "")))
     with pytest.raises(BranchError, match="merged into trunk"):
         rebase(two.one.branches, two.branch, two.one.head(), "")
     assert merged
@@ -188,6 +184,7 @@ def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
             reset()
         return done
 
+    monkeypatch.setattr(BranchTransactions, "fits", lambda *_: False)
     monkeypatch.setattr(BranchHeads, "close_rebased", close)
     monkeypatch.setattr(BranchClaims, "_replace", replaced)
     with pytest.raises(BranchError, match="its branch continues at"):

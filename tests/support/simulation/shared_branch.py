@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import values
@@ -72,6 +72,7 @@ class SharedBranch:
             with contextlib.suppress(HbasemkError):
                 instance = actor.open()
                 self._slow_claims(actor, instance)
+                self._some_in_steps(instance)
                 for kind in kinds:
                     self._wait(actor)
                     with contextlib.suppress(HbasemkError):
@@ -100,6 +101,18 @@ class SharedBranch:
             return done
 
         claims._replace = slowly  # type: ignore[method-assign]
+
+    def _some_in_steps(self, instance: Instance) -> None:
+        """Let some commits go step by step that one transaction could make: larger ones do."""
+        if not instance.store.supports_transactions:
+            return
+        for transactions in (instance.branches._transactions, instance._committer.attempts._one_transaction):
+            fits = transactions.fits
+
+            def sometimes(*arguments: Any, fits: Callable[..., bool] = fits) -> bool:
+                return fits(*arguments) and self.simulator.chance.random() < 0.6
+
+            transactions.fits = sometimes  # type: ignore[method-assign]
 
     def _digit(self) -> int:
         self.digits += 1

@@ -1,0 +1,94 @@
+"""New branches, commits to branches, and rebases, in one transaction of the store: each is carried out as a whole, or not at all.
+
+Such a rebase takes no claim: its transaction creates the new branch and ends the old one, if nobody has claimed the old one
+(``docs/decisions/0057-branches-in-one-transaction.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hbasemk.format import changes, schema
+from hbasemk.format.branch_head import BranchClaim, BranchHead
+from hbasemk.kernel.branches import heads
+from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.one_transaction import fits_one_call
+from hbasemk.kernel.journal import fence
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import Column, Decision, Get, NewCell, Put, Row
+
+
+class BranchTransactions:
+    """The changes of branches that one transaction makes."""
+
+    def __init__(self, store: RetryingStore, branch_heads: BranchHeads) -> None:
+        self._store = store
+        self._heads = branch_heads
+
+    def fits(self, plan: ChangeSet, encoded: Iterable[NewCell]) -> bool:
+        """Return whether one transaction can write a branch revision: its cells, and its row with the encoded changes."""
+        return fits_one_call(self._store, plan) and changes.size_of(encoded) <= changes.INLINE
+
+    def begin(self, first: Put, floor: int) -> bool:
+        """Create a branch by its first row; return whether that is done. One round trip.
+
+        ``floor`` is the id up to which its view contains all of trunk. Nothing is written if the row exists, or if a collector
+        has announced a horizon above the floor. After a lost reply, False may mean that the first request was applied.
+        """
+        horizon = fence.place(self._store)
+        decision = Decision(schema.JOURNAL, schema.COMMITTED, None, first)
+        return bool(
+            self._store.write_if(
+                schema.NODES, (), (), lambda rows: fence.allows(floor, rows[0], horizon), decision, [_cell(horizon)]
+            )
+        )
+
+    def commit(
+        self, root: int, revision: int, new: int, row: Put, cells: Sequence[Put], in_doubt: Callable[[], None]
+    ) -> bool:
+        """Write a new revision of a branch and make it the head; return False if the head is not ``revision``.
+
+        ``in_doubt`` is called for each lost reply. After it, False may mean that the first request was applied.
+        One round trip.
+        """
+        head = NewCell(*schema.BRANCH_HEAD, BranchHead(b"", new).encode())
+        decision = _if_newest(root, revision, [head], [row])
+        return bool(self._store.write_if(schema.NODES, cells, (), lambda _: True, decision, in_doubt=in_doubt))
+
+    def rebase(
+        self, root: int, end: BranchHead, claim: BranchClaim, floor: int, rows: Sequence[Put], cells: Sequence[Put]
+    ) -> bool:
+        """Write the rows and the cells of a new branch, and end the branch ``root`` with a claim; return whether that is done.
+
+        ``floor`` is the id up to which the view of the new branch contains all of trunk. Nothing is written if the old branch
+        has moved on, if a merge or a rebase has claimed it, or if a collector has announced a horizon above the floor. One round
+        trip; one more if nothing is written.
+        """
+        horizon = fence.place(self._store)
+
+        def is_possible(found: Sequence[Row]) -> bool:
+            return self.may_end(claim.revision, found[0]) and fence.allows(floor, found[1], horizon)
+
+        cell, claimed = NewCell(*schema.BRANCH_HEAD, end.encode()), NewCell(*schema.BRANCH_CLAIM, claim.encode())
+        also = ((schema.JOURNAL, Get(schema.revision_key(root), columns=heads.COLUMNS)), _cell(horizon))
+        decision = _if_newest(root, claim.revision, [claimed, cell], rows)
+        if self._store.write_if(schema.NODES, cells, (), is_possible, decision, also):
+            return True
+        # After a lost reply, the repeated request finds what the first one wrote.
+        return self._heads.read(root) == end
+
+    def may_end(self, revision: int, row: Row) -> bool:
+        """Return whether the first row of a branch has a revision as its newest one, and no claim."""
+        return heads.is_unclaimed(revision, row)
+
+
+def _cell(place: tuple[str, bytes, Column]) -> tuple[str, Get]:
+    table, key, column = place
+    return table, Get(key, columns=(column,))
+
+
+def _if_newest(root: int, revision: int, cells: Sequence[NewCell], rows: Sequence[Put]) -> Decision:
+    """Return the decision that writes cells to the first row of a branch, and other rows, if a revision is its newest one."""
+    head = schema.revision_key(revision)
+    return Decision(schema.JOURNAL, schema.BRANCH_HEAD, head, Put(schema.revision_key(root), cells), with_puts=rows)
