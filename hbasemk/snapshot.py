@@ -244,7 +244,15 @@ class Snapshot(Mapping[str, Node]):
                 yield Node(self, state)
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Snapshot) and self._view == other._view)
+        """Return whether both are snapshots of the same revision, of one Repository object, that read the same everywhere.
+
+        No round trip, except for snapshots that are older than the revisions that the instance keeps in memory.
+        """
+        if self is other:
+            return True
+        if not isinstance(other, Snapshot) or self._instance is not other._instance:
+            return False
+        return self._instance.are_equal(self._view, other._view)
 
     def __hash__(self) -> int:
         return hash(self._view.revision)

@@ -60,6 +60,37 @@ def test_an_older_snapshot_is_kept(real_store: MemoryStore) -> None:
         assert list(made.snapshot) == ["/"]
 
 
+@pytest.mark.parametrize("others_first", [False, True])
+def test_a_kept_snapshot_equals_the_others_of_its_revision(
+    two: tuple[Repository, Repository], others_first: bool
+) -> None:
+    one, other = two
+    with one, other:
+        for number in range(5):
+            (other if others_first else one).run(lambda tx, number=number: tx.add(f"/a{number}"))  # type: ignore[misc]
+        head = one.refresh()
+        made = one.checkpoint(3600, head)
+        with connect(f"sqlite:///{one.store.location}", poll_interval=0) as later:
+            for repo, newest in ((one, head), (one, one.head), (other, other.refresh()), (later, later.head)):
+                for kept in (repo.at(head.revision), repo.checkpoints()[0].snapshot):
+                    assert kept == newest
+                    assert newest == kept
+                    assert len({kept, newest}) == 1
+        one.run(lambda tx: tx.add("/later"))
+        assert one.at(head.revision) == head == made.snapshot
+        assert one.head != head
+        assert other.head != head, "a snapshot of another Repository object"
+
+
+def test_a_snapshot_of_a_branch_equals_itself_in_another_object(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
+        branch = repo.branch()
+        branch.run(lambda tx: tx.add("/a"))
+        assert branch.head == repo.at(branch.revision) == repo.resume_branch(branch.revision).head
+        assert branch.head != repo.head
+        branch.abandon()
+
+
 @pytest.mark.parametrize("bad", [0, -1, 0.0, math.nan, math.inf, -math.inf, 1e12, 10**400])
 def test_a_lifetime_out_of_range_is_refused(real_store: MemoryStore, bad: float) -> None:
     with Repository(real_store, poll_interval=0) as repo:

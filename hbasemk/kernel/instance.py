@@ -222,6 +222,10 @@ class Instance:
         """Return whether a trunk revision is part of a view. No round trip."""
         return self.journal.sees(view, revision)
 
+    def are_equal(self, one: View, other: View) -> bool:
+        """Return whether two views are of the same revision and contain the same revisions; see :meth:`Journal.are_equal`."""
+        return self.journal.are_equal(one, other)
+
     # --- reading -----------------------------------------------------------------------------------------
 
     def node(self, view: View, path: str) -> NodeState | None:

@@ -5,6 +5,7 @@ See ``docs/protocol.md``, section 3. ``known_revisions.py`` keeps the sequence; 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
@@ -68,10 +69,7 @@ class Journal(PolledRevisions):
         if sequence.keeps(view):
             return sequence.after(view.position)
         low, high = self.unkept_range(view, self._head)
-        flags = (schema.COMMITTED, schema.ABORT)
-        scan = Scan(schema.revision_key(low), schema.revision_key(max(low, high)), SCAN_BATCH, columns=flags)
-        rows = scan_all(self._store, schema.JOURNAL, scan) if low < high else ()
-        dropped = [row.revision for row in journal_row.decode(rows) if row.committed and not row.is_branch]
+        dropped = list(self._committed_between(low, high)) if low < high else []
         if low < high:
             self.require_recorded(low)
         kept = sequence.positions
@@ -79,6 +77,26 @@ class Journal(PolledRevisions):
             *(revision for revision in dropped if revision not in kept and not sequence.sees(view, revision)),
             *(revision for revision in sequence if not sequence.sees(view, revision)),
         ]
+
+    def are_equal(self, one: View, other: View) -> bool:
+        """Return whether two views are of the same revision and contain the same revisions.
+
+        No round trip, except for what the sequence no longer keeps; a scan of the journal table then. False if its rows may
+        have been deleted: one of the views is no longer readable.
+        """
+        if one == other:
+            return True
+        if one.revision != other.revision or one.own != other.own or self.between(one, other):
+            return False
+        listed = [revision for view in (one, other) if view.extent is not None for revision in view.extent.above]
+        if any(self.sees(one, revision) != self.sees(other, revision) for revision in listed):
+            return False
+        low, high = self.unkept_range(one, other)
+        if low >= high:
+            return True
+        rows = self._committed_between(low, high)
+        equal = not any(self.sees(one, revision) != self.sees(other, revision) for revision in rows)
+        return equal and not self.is_trimmed(low)
 
     def unkept_range(self, one: View, other: View) -> tuple[int, int]:
         """Return the range of ids below the sequence in which two views may differ (empty: low >= high)."""
@@ -91,6 +109,13 @@ class Journal(PolledRevisions):
     def complete_up_to(self, view: View) -> int:
         """Return an id up to which the view contains all of trunk that is visible here."""
         return self.low_bound_for(view) - 1 if view.extent is None else view.extent.floor
+
+    def _committed_between(self, low: int, high: int) -> Iterator[int]:
+        """Yield the committed trunk revisions from ``low`` up to but not including ``high``, from the journal table."""
+        flags = (schema.COMMITTED, schema.ABORT)
+        scan = Scan(schema.revision_key(low), schema.revision_key(high), SCAN_BATCH, columns=flags)
+        rows = journal_row.decode(scan_all(self._store, schema.JOURNAL, scan))
+        return (row.revision for row in rows if row.committed and not row.is_branch)
 
     # --- the horizon -------------------------------------------------------------------------------------
 
