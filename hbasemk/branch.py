@@ -22,11 +22,10 @@ class Branch:
     process: ``repo.resume_branch(branch.revision)`` continues it in any other.
     """
 
-    def __init__(self, instance: Callable[[], Instance], head: int, message: str = "") -> None:
+    def __init__(self, instance: Callable[[], Instance], head: int) -> None:
         # A function, because a forked child has an instance of its own.
         self._instance = instance
         self._at = head
-        self._message = message
         self._merged: str | None = None
         self._abandoned = False
 
@@ -76,23 +75,24 @@ class Branch:
         ``message`` describes the revision (None: the branch's message). Raises ConflictError and changes nothing if trunk and
         the branch changed the same property or child; :meth:`rebase` shows where.
         """
-        text = self._message if message is None else limits.check_message(message)
+        if message is not None:
+            limits.check_message(message)
         instance = self._instance()
         instance.poll()
-        self._merged = revisions.to_text(instance.merge_branch(self._at, text))
+        self._merged = revisions.to_text(instance.merge_branch(self._at, message))
         return self._merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
         """Move the branch to ``base``, a newer trunk snapshot (None: the newest); return the paths of conflict markers.
 
         Where both sides changed the same property or child, the branch takes trunk's value, and a node ``:conflict`` holds its
-        own. Remove the markers before merging.
+        own. Remove the markers before merging. The branch keeps its message.
         """
         instance = self._instance()
         if base is None:
             instance.poll()
         view = instance.head() if base is None else view_of(instance, base, "base")
-        self._at = instance.rebase_branch(self._at, view, self._message)
+        self._at = instance.rebase_branch(self._at, view)
         self._merged = None
         return instance.conflict_markers(self._at)
 

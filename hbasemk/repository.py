@@ -224,7 +224,7 @@ class Repository:
         limits.check_message(message)
         instance = self._instance()
         view = view_of(instance, self.refresh() if base is None else base, "base")
-        return Branch(self._instance, instance.begin_branch(view, message), message)
+        return Branch(self._instance, instance.begin_branch(view, message))
 
     def resume_branch(self, revision: str) -> Branch:
         """Continue a branch, from any process, by its newest ``revision`` in text form.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.session import Revision, Seconds, Session
 from hbasemk.options import CENTURY
 
@@ -33,9 +32,19 @@ from hbasemk.options import CENTURY
     metavar="SECONDS",
     help="Instead, abandon branches that received no commit for this long. Print the branches whose data is deleted.",
 )
+@click.option(
+    "-m",
+    "--message",
+    help="The branch's message: `hbasemk branches` shows it, and it describes the merge. A rebase keeps it.",
+)
 @click.pass_obj
 def branch(
-    session: Session, base: str | None, to_rebase: str | None, reset: tuple[str, str] | None, sweep: float | None
+    session: Session,
+    base: str | None,
+    to_rebase: str | None,
+    reset: tuple[str, str] | None,
+    sweep: float | None,
+    message: str | None,
 ) -> None:
     """Create a private branch of trunk and print its revision.
 
@@ -49,12 +58,16 @@ def branch(
 
     if sum(option is not None for option in (to_rebase, reset, sweep)) > 1:
         raise click.UsageError("expected at most one of --rebase, --reset and --sweep")
+    for option, value in (("--rebase", to_rebase), ("--reset", reset), ("--sweep", sweep)):
+        if message is not None and value is not None:
+            raise click.UsageError(
+                f"-m is the message of a new branch, and {option} creates none; leave out one of them"
+            )
     for option, value in (("--reset", reset), ("--sweep", sweep)):
         if base is not None and value is not None:
             raise click.UsageError(f"{option} takes no BASE, got {base}; leave it out")
     with session.open() as repository:
         repository.refresh()
-        microkernel = MicroKernel(repository)
         if sweep is not None:
             session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
             return
@@ -65,9 +78,9 @@ def branch(
             for marker in markers:
                 output.complain(f"conflict: {marker}")
         elif reset is not None:
-            revision = microkernel.reset(*reset)
+            revision = MicroKernel(repository).reset(*reset)
         else:
-            revision = microkernel.branch(base)
+            revision = repository.branch(message or "", base=None if base is None else repository.at(base)).revision
         session.rows([[revision]], ["revision"])
 
 
@@ -95,9 +108,9 @@ def branches(session: Session) -> None:
 
 @click.command("merge")
 @click.argument("revision", type=Revision())
-@MESSAGE
+@click.option("-m", "--message", help="The commit message; `hbasemk log` shows it. Default: the branch's message.")
 @click.pass_obj
-def merge(session: Session, revision: str, message: str) -> None:
+def merge(session: Session, revision: str, message: str | None) -> None:
     """Merge a branch into trunk, as a whole or not at all.
 
     REVISION is the newest revision of the branch. The command prints the new trunk revision.

@@ -353,11 +353,11 @@ class Instance:
         """Commit on the newest revision of a branch; see :meth:`Branches.commit`."""
         return self.branches.commit(revision, source, message, begun)
 
-    def merge_branch(self, revision: int, message: str) -> int:
+    def merge_branch(self, revision: int, message: str | None) -> int:
         """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`."""
         return self.branches.merge(revision, message)
 
-    def rebase_branch(self, revision: int, base: View, message: str) -> int:
+    def rebase_branch(self, revision: int, base: View, message: str | None = None) -> int:
         """Move a branch to another view of trunk; return its newest revision there; see :func:`rebase.rebase`."""
         return rebase.rebase(self.branches, revision, base, message)
 

@@ -224,11 +224,12 @@ class MicroKernel:
         return revisions.to_text(self._instance().begin_branch(view))
 
     def merge(self, branch_revision_id: str, message: str | None = None) -> str:
-        """Commit the net effect of the branch up to ``branch_revision_id`` to trunk, with ``message``; return the new head.
+        """Commit the net effect of the branch up to ``branch_revision_id`` to trunk; return the new head.
 
+        ``message`` describes the revision (None: the branch's message, which :meth:`hbasemk.Repository.branch` takes).
         Raises ConflictError, which leaves both sides unchanged, and BranchError.
         """
-        note = note_of(message)
+        note = None if message is None else note_of(message)
         instance = self._instance()
         instance.poll()
         return revisions.to_text(instance.merge_branch(self._branch(branch_revision_id), note))
@@ -243,7 +244,7 @@ class MicroKernel:
         if new_base_revision_id is None:
             instance.poll()
         base = self._view(new_base_revision_id, "new_base_revision_id")
-        return revisions.to_text(instance.rebase_branch(revision, base, ""))
+        return revisions.to_text(instance.rebase_branch(revision, base))
 
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Reset the branch at ``branch_revision_id`` to ``ancestor_revision_id``, an earlier revision of its own.

@@ -80,6 +80,31 @@ def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
     tool("branch", "--sweep", "1", "--rebase", clean, code=2)
 
 
+def test_the_message_of_a_branch_describes_its_merge(tool: Tool) -> None:
+    def newest_message() -> str:
+        return json.loads(tool("log", "-n", "1", "--output", "json"))["message"]
+
+    tool("commit", '+"/a":{"n":1}')
+    draft = tool("branch", "-m", "a draft\nof two lines")
+    draft = tool("commit", "--on", draft, '^"/a/m":1', "-m", "step")
+    assert tool("branches").endswith("\ta draft")
+    tool("commit", '^"/a/n":2')
+    draft = tool("branch", "--rebase", draft)
+    assert tool("branches").endswith("\ta draft")
+    tool("merge", draft)
+    assert newest_message() == "a draft\nof two lines"
+    other = tool("commit", "--on", tool("branch", "--message", "a draft"), '^"/a/m":2')
+    tool("merge", other, "-m", "published")
+    assert newest_message() == "published"
+    tool("merge", tool("commit", "--on", tool("branch", "-m", "a draft"), '^"/a/m":3'), "-m", "")
+    assert newest_message() == ""
+    last = tool("branch")
+    for words in (["--rebase", last], ["--reset", last, last], ["--sweep", "0"]):
+        tool("branch", *words, "-m", "x", code=2)
+        assert f"-m is the message of a new branch, and {words[0]} creates none" in tool.stderr
+    assert tool("branches").startswith(last)
+
+
 def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None:
     base = tool("commit", '+"/a":{"n":1} +"/b":{}')
     revision = tool("commit", "--on", tool("branch", base), '^"/a/n":2')

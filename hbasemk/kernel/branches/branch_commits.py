@@ -31,7 +31,7 @@ from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.retry import BRIEFLY, RetryBudget, nothing_committed, time_limit, within_retry_timeout
-from hbasemk.store.abc import NewCell
+from hbasemk.store.abc import Column, NewCell
 
 Move: TypeAlias = Callable[[Callable[[], None]], bool]
 """Makes a revision the head of its branch, calls its parameter for each lost reply, and returns whether it is the head."""
@@ -61,10 +61,10 @@ class BranchCommits(Committing):
         """Return a branch revision; raise BranchError unless it is the newest of its branch."""
         return self.require_head_row(revision)[0]
 
-    def require_head_row(self, revision: int) -> tuple[BranchState, JournalRow]:
-        """As :meth:`require_head`; returns also the head and the claim of the branch, as they were at one moment."""
+    def require_head_row(self, revision: int, *also: Column) -> tuple[BranchState, JournalRow]:
+        """As :meth:`require_head`; returns also the row of the branch: head, claim and the columns ``also``."""
         self.resolve_pending()
-        return self._revisions.newest(revision)
+        return self._revisions.newest(revision, *also)
 
     def _moved_on(self, revision: int) -> BranchError:
         """Return the error for a head that another instance has moved."""

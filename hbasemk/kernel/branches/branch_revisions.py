@@ -56,14 +56,14 @@ class BranchRevisions:
         """Remove a revision that was swept from the cache."""
         self._cache.drop(revision)
 
-    def newest(self, revision: int) -> tuple[BranchState, JournalRow]:
-        """Return a branch revision, and the head and the claim of its branch as they were at one moment.
+    def newest(self, revision: int, *also: Column) -> tuple[BranchState, JournalRow]:
+        """Return a branch revision, and the row of its branch as it was at one moment: head, claim and the columns ``also``.
 
         Raises BranchError unless it is the newest of its branch.
         """
         # The head shows whether the revision has been swept, so a cache entry of any age serves.
         found = self.find_cached(revision)
-        row = self._heads.row(found.root)
+        row = self._heads.row(found.root, *also)
         if (error := not_newest(revision, row)) is not None:
             raise error
         return found, row

@@ -163,15 +163,17 @@ class Branches(BranchCommits):
     # --- merge -------------------------------------------------------------------------------------------
 
     @within_retry_timeout
-    def merge(self, revision: int, message: str) -> int:
+    def merge(self, revision: int, message: str | None) -> int:
         """Commit the branch's net effect to trunk as one revision; return it, or the current head if there is no effect.
 
+        ``message`` describes the revision (None: the branch's message).
         Raises ConflictError if trunk has changed since the base what the branch wrote or depends on; both sides are then
         unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers. Raises it
         also, with the merged revision, if a concurrent commit to the branch is not part of the merge.
         """
         with nothing_committed():
-            state = self.require_head(revision)
+            state, row = self.require_head_row(revision, schema.MESSAGE)
+            message = row.message if message is None else message
             nodes = self.net_effect(state)
             # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole. A
             # merge that commits reads the head again, in its transaction or with its claim.

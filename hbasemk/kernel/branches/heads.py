@@ -19,7 +19,7 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, NewCell, Put, Row, Scan, scan_all
+from hbasemk.store.abc import Cell, Column, NewCell, Put, Row, Scan, scan_all
 
 COLUMNS: Final = (schema.BRANCH_CLAIM, schema.BRANCH_HEAD)
 """The claim and the head of a branch, in its first row."""
@@ -72,9 +72,9 @@ class BranchHeads:
         """Return the encoded head of a branch; None if the branch does not exist. One round trip."""
         return self.row(root).value(schema.BRANCH_HEAD)
 
-    def row(self, root: int) -> JournalRow:
-        """Read the head of a branch and the claim on it, as they were at one moment. One round trip."""
-        return next(journal_rows(self._store, [root], columns=COLUMNS))
+    def row(self, root: int, *also: Column) -> JournalRow:
+        """Read the head of a branch, the claim on it and the columns ``also``, as they were at one moment. One round trip."""
+        return next(journal_rows(self._store, [root], columns=(*COLUMNS, *also)))
 
     def move(self, root: int, expected: bytes, new: bytes, in_doubt: Callable[[], None] | None = None) -> bool:
         """Change the head from ``expected`` to ``new`` by compare-and-set; return whether it is ``new`` now.

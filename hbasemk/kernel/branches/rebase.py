@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hbasemk.errors import BranchError
-from hbasemk.format import exact, paths
+from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import decode_properties, decode_property
@@ -37,9 +37,10 @@ DELETE_CHANGED_NODE: Final = "deleteChangedNode"
 CHANGE_DELETED_NODE: Final = "changeDeletedNode"
 
 
-def rebase(branches: Branches, revision: int, base: View, message: str) -> int:
+def rebase(branches: Branches, revision: int, base: View, message: str | None = None) -> int:
     """Move a branch to another view of trunk; return its newest revision there, or ``revision`` if it is already there.
 
+    ``message`` is that of the branch from then on (None: as before).
     The branch continues as a new branch; the old one takes no more commits. Raises BranchError if ``revision`` is not the
     newest, even if a concurrent commit shows it only at the end; the branch is then unchanged.
     """
@@ -47,8 +48,9 @@ def rebase(branches: Branches, revision: int, base: View, message: str) -> int:
         return _rebase(branches, revision, base, message)
 
 
-def _rebase(branches: Branches, revision: int, base: View, message: str) -> int:
-    state, row = branches.require_head_row(revision)
+def _rebase(branches: Branches, revision: int, base: View, message: str | None) -> int:
+    state, row = branches.require_head_row(revision, schema.MESSAGE)
+    message = row.message if message is None else message
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
     try:

@@ -92,3 +92,22 @@ def test_a_damaged_branch_is_an_error_that_names_its_row(opened: Instances) -> N
         one.branches()
     set_head(key)
     assert len(one.branches()) == 1
+
+
+@pytest.mark.parametrize("rebased", [False, True])
+@pytest.mark.parametrize("given", [None, "another"])
+def test_a_branch_that_another_process_continues_keeps_its_message(
+    opened: Instances, rebased: bool, given: str | None
+) -> None:
+    one, two = opened(), opened()
+    branch = one.branch("ü draft")
+    branch.run(lambda tx: tx.add("/mine"), "step")
+    one.run(lambda tx: tx.add("/theirs"))
+    resumed = two.resume_branch(branch.revision)
+    if rebased:
+        resumed.rebase()
+        assert [found.message for found in one.branches()] == ["ü draft"]
+        resumed = one.resume_branch(resumed.revision)
+    merged = resumed.merge(given)
+    (entry,) = (entry for entry in one.log() if entry.revision == merged)
+    assert entry.message == (given or "ü draft")
