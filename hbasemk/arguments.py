@@ -66,11 +66,11 @@ def node_name(value: object, name: str = "name") -> str:
 def property_name(value: object, path: str) -> str:
     """Return the value, which must be the name of a property of the node at ``path``; raise TypeError or InvalidPathError."""
     if not isinstance(value, str):
-        raise wrong(f"each name of a property of {path}", "a str", value)
+        raise wrong(f"the name of a property of {limits.shown(path)}", "a str", value)
     try:
         return _check_known_name(value)
     except InvalidPathError as error:
-        raise InvalidPathError(f"a property of {path} cannot have this name: {error.message}") from None
+        raise InvalidPathError(f"a property of {limits.shown(path)} cannot have this name: {error.message}") from None
 
 
 def moment_ms(value: object, name: str) -> int:

@@ -129,9 +129,9 @@ class Transaction:
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         Raises InvalidPathError for an invalid path or name.
         """
-        arguments.node_name(name)
+        operation = SetProperty(arguments.path(path), arguments.property_name(name, path), _as_it_is(value))
         self._expect(path, if_version)
-        self._take(SetProperty(arguments.path(path), name, _as_it_is(value)))
+        self._take(operation)
 
     def unset(self, path: str, name: str, *, if_version: str | EllipsisType | None = ...) -> None:
         """Remove the property ``name`` of the node at ``path``; an absent property is not an error.
@@ -154,14 +154,15 @@ class Transaction:
         arguments.path(path)
         given = arguments.mapping(properties, "properties")
         for name in given:
-            arguments.node_name(name)
+            arguments.property_name(name, path)
         self._expect(path, if_version)
         for name, value in given.items():
             self._take(SetProperty(path, name, _as_it_is(value)))
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""
-        self._take(Increment(arguments.path(path), arguments.node_name(name), arguments.number(amount, "amount")))
+        checked = arguments.property_name(name, arguments.path(path))
+        self._take(Increment(path, checked, arguments.number(amount, "amount")))
 
     def adjust(self, path: str, name: str, by: int | float, *, if_version: str | EllipsisType | None = ...) -> None:
         """Add ``by``, an int or a finite float, to the number in the property ``name`` of the node at ``path``.
@@ -173,7 +174,7 @@ class Transaction:
         if the property is not a finite number. ``if_version`` is the expected version of the node (``...``: any), as for
         :meth:`expect`; the adjust then conflicts with every change of the node's properties.
         """
-        operation = Adjust(arguments.path(path), arguments.node_name(name), arguments.finite(by, "by"))
+        operation = Adjust(arguments.path(path), arguments.property_name(name, path), arguments.finite(by, "by"))
         self._expect(path, if_version)
         self._take(operation)
 

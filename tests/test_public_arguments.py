@@ -318,6 +318,31 @@ def test_add_rejects_an_invalid_name_at_the_call(repo: Repository, name: Any, er
     assert "/new" not in repo.head
 
 
+BY_NAME: dict[str, Callable[[Transaction, Any], None]] = {
+    "set": lambda tx, name: tx.set("/a", name, 2),
+    "unset": lambda tx, name: tx.unset("/a", name),
+    "update": lambda tx, name: tx.update("/a", {"n": 5, name: 2}),
+    "increment": lambda tx, name: tx.increment("/a", name),
+    "adjust": lambda tx, name: tx.adjust("/a", name, 1),
+}
+
+
+@pytest.mark.parametrize("change", BY_NAME.values(), ids=BY_NAME)
+@pytest.mark.parametrize(
+    ("name", "error"), [(5, TypeError), *((name, InvalidPathError) for name in ("", "a/b", ".", "..", "x" * 40_000))]
+)
+def test_an_invalid_name_of_a_property_is_refused_with_the_path_of_its_node(
+    repo: Repository, change: Callable[[Transaction, Any], None], name: Any, error: type[Exception]
+) -> None:
+    with repo.transaction() as tx:
+        with pytest.raises(error) as raised:
+            change(tx, name)
+        assert "a property of '/a'" in str(raised.value)
+        assert shown(name) in str(raised.value)
+        tx.set("/a", "m", 2)
+    assert dict(repo.head["/a"]) == {"n": 1, "m": 2}
+
+
 @pytest.mark.parametrize("given", [{}, {"n": 2}], ids=["no property", "one property"])
 def test_an_update_refuses_an_invalid_path(repo: Repository, given: dict[str, Any]) -> None:
     with repo.transaction() as tx:

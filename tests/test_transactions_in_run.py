@@ -77,7 +77,7 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
     repo.run(lambda tx: tx.add("/a"))
     with repo.transaction() as tx:
         wrong: Any = {"x": 1, 5: 2}
-        with pytest.raises(TypeError, match="name must be a str, got 5"):
+        with pytest.raises(TypeError, match="the name of a property of '/a' must be a str, got 5"):
             tx.update("/a", wrong)
     assert dict(repo.head["/a"]) == {}
 
@@ -85,8 +85,8 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
 @pytest.mark.parametrize(
     ("properties", "error", "message"),
     [
-        ({5: 1}, TypeError, "each name of a property of /a must be a str, got 5"),
-        ({"a/b": 1}, InvalidPathError, "a property of /a cannot have this name: 'a/b' is not a valid name"),
+        ({5: 1}, TypeError, "the name of a property of '/a' must be a str, got 5"),
+        ({"a/b": 1}, InvalidPathError, "a property of '/a' cannot have this name: 'a/b' is not a valid name"),
         ({"good": 1, "wrong": {}}, InvalidValueError, "property 'wrong' of '/a': a property cannot hold dict"),
         ({"large": b"x" * limits.MAX_VALUE}, LimitError, "property 'large' of '/a'"),
     ],
