@@ -14,7 +14,7 @@ from hbasemk.cli import output
 from hbasemk.cli.collection import Retention
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.session import Session
-from hbasemk.errors import InvalidValueError, LimitError, StoreUnusableError
+from hbasemk.errors import InvalidValueError, LimitError
 
 if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
@@ -102,7 +102,6 @@ def init(
         requested["max_clock_skew_ms"] = max_clock_skew
     if lease is not None:
         requested["lease_ms"] = lease
-    existed = _exists(session)
     with connect(
         session.url,
         create=True,
@@ -111,7 +110,7 @@ def init(
         compression=compression,
         poll_interval=0,
     ) as repository:
-        chosen = instance_of(repository).settings
+        chosen, created = instance_of(repository).settings, instance_of(repository).created
         stored = dataclasses.asdict(chosen)
         for name, value in requested.items():
             if stored[name] != value:
@@ -123,10 +122,10 @@ def init(
             kernel_retention.write(instance_of(repository), retention[0])
         ends = output.moment(chosen.ids_end_ms)
         if session.json:
-            session.rows([[repository.head.revision, ends, not existed]], ["revision", "ids_run_out", "created"])
+            session.rows([[repository.head.revision, ends, created]], ["revision", "ids_run_out", "created"])
             return
         session.rows([[repository.head.revision]], ["revision"])
-        if existed:
+        if not created:
             output.complain(
                 "the repository exists already"
                 + (" and was not changed" if retention is None else "; only its retention was set")
@@ -136,16 +135,6 @@ def init(
             f"the repository has revision ids until {ends}, 17.4 years after its epoch, {output.moment(stored['epoch_ms'])}. "
             "If you need them for longer, create a new repository with a later date: hbasemk init --epoch DATE"
         )
-
-
-def _exists(session: Session) -> bool:
-    """Return whether the repository exists and can be opened."""
-    try:
-        session.open().close()
-    except StoreUnusableError:
-        # If the store is unusable for another reason, the creation fails for it too.
-        return False
-    return True
 
 
 def _float(text: str) -> float:

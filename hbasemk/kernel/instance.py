@@ -109,6 +109,8 @@ class Instance:
             Folds(context, self._committer, self.lease),
             self.checkpoint_cells,
         )
+        self.created = False
+        """Whether :meth:`open` has created the repository."""
         self.max_poll_age = 0.0
         """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
 
@@ -132,14 +134,14 @@ class Instance:
         """
         retrying = RetryingStore(store, runtime)
         if create and not store.read_only:
-            found, watermark = settings.create(retrying, wanted or Settings())
+            found, watermark, created = settings.create(retrying, wanted or Settings())
         else:
-            found, watermark = settings.require(retrying)
+            (found, watermark), created = settings.require(retrying), False
         if accepted is not None:
             schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)
         journal.poll()
-        return cls(
+        opened = cls(
             retrying,
             runtime,
             found,
@@ -148,6 +150,8 @@ class Instance:
             accepted=accepted,
             has_checkpoints=watermark.has_checkpoints,
         )
+        opened.created = created
+        return opened
 
     # --- views -------------------------------------------------------------------------------------------
 

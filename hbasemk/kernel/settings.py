@@ -212,9 +212,10 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     return settings, watermark
 
 
-def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
-    """Create the repository unless it exists, or complete an interrupted creation; return its settings and watermark.
+def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark, bool]:
+    """Create the repository unless it exists, or complete an interrupted creation.
 
+    Returns its settings and watermark, and whether this call has created or completed it.
     If the repository already exists, its settings may differ from ``wanted``. The function chooses ``root_revision``
     itself. Raises InvalidValueError for settings that no repository can have, because they cannot be changed later: see
     :meth:`Settings.check`. By the store's clock, the epoch must also lie in the past and leave at least a year of
@@ -228,6 +229,7 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
         # Where the time is known without tables, an impossible epoch creates none.
         _root(wanted.epoch_ms, now_ms, store.location)
     store.create_tables(schema.TABLES)
+    created = watermark is None
     if settings is None:
         new = Settings(
             epoch_ms=wanted.epoch_ms,
@@ -240,11 +242,12 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark]:
         cells = [NewCell(*schema.SETTINGS, new.encode()), retention]
         store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, Put(schema.SETTINGS_ROW, cells))
         settings, watermark = read(store)
+        created = settings == new
     if settings is None:
         raise StoreUnusableError(f"the settings written to {store.location} cannot be read back")
     if watermark is None:
         watermark = _complete(store, settings)
-    return settings, watermark
+    return settings, watermark, created
 
 
 def _read_if_any(store: Store) -> tuple[Settings | None, Watermark | None]:

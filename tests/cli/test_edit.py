@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+import sys
+from typing import Any
 
 import pytest
 
-from hbasemk import Json, connect
+from hbasemk import Json, Settings, connect
+from hbasemk.connect import open_store
+from hbasemk.format import schema
+from hbasemk.kernel import settings as kernel_settings
 from hbasemk.repository import instance_of
+from hbasemk.store.abc import CellVersion, DeleteBelow, Get, Store
 from tests.support.commands import CONFLICT, DONE, NO, USAGE, Run, assert_one_line
 
 
@@ -25,6 +31,34 @@ def test_init_creates_a_repository_once(run: Run, url: str) -> None:
     assert_one_line(run("init", "--lease", "3000"), USAGE, "2000")
     with connect(url, create=False) as repository:
         assert instance_of(repository).settings == settings
+
+
+def test_init_opens_the_repository_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+
+    def counted(url: str) -> tuple[Store, bool, dict[str, Any]]:
+        opened.append(url)
+        return open_store(url)
+
+    monkeypatch.setattr(sys.modules["hbasemk.connect"], "open_store", counted)
+    for created in (True, False, False):
+        assert run("init", "--output", "json").json["created"] is created
+        assert len(opened) == 1
+        opened.clear()
+
+
+@pytest.mark.parametrize("settings_written", [False, True])
+def test_init_says_that_it_completed_an_interrupted_creation(run: Run, url: str, settings_written: bool) -> None:
+    store, _, _ = open_store(url)
+    store.create_tables(schema.TABLES)
+    if settings_written:
+        kernel_settings.create(store, Settings())
+        cell = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, (schema.WATERMARK,))])[0].cells[0]
+        gone = CellVersion(*schema.WATERMARK, cell.timestamp + 1)
+        store.delete_below(schema.CLUSTER, [DeleteBelow(schema.SETTINGS_ROW, [gone])])
+    store.close()
+    for created in (True, False):
+        assert run("init", "--output", "json").json["created"] is created
 
 
 @pytest.mark.parametrize(
