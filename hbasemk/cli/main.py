@@ -87,8 +87,9 @@ def code_of(error: HbasemkError) -> int:
 def main(arguments: Sequence[str] | None = None, command: click.Command = cli, program: str = "hbasemk") -> NoReturn:
     """Run a command line and exit. ``arguments`` defaults to the process's; usage messages call the program ``program``.
 
-    If the reader of the output closes its pipe early, as ``head`` does, the exit code is 0 unless an error came first. Any
-    other failure to write the output, such as a full disk, is an error.
+    If the reader of the output closes its pipe early, as ``head`` does, the exit code is 0 unless an error came first, or the
+    command knows a negative result (:class:`output.Reader`). Any other failure to write the output, such as a full disk, is an
+    error.
     """
     session = Session()
     try:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from hbasemk.options import CENTURY
 
 if TYPE_CHECKING:
     from hbasemk.check import Problem
+    from hbasemk.kernel.rollback import RecoveryResult
 
 SHOWN = 100
 """So many problems of one kind are shown; the others are counted."""
@@ -36,7 +38,8 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
     Other processes may write at the same time. Each line shows one problem: severity, kind, path, revision, details, and whether
     --repair can repair it (with --repair: the repair). The exit code is 0 if the check finds no problem or repairs all of them,
     else 1. Notes do not count. The exit code is also 1 if there has never been a node at PATH. Of many problems of one kind, the
-    command shows the first ones and the number of the others.
+    command shows the first ones and the number of the others. If the reader of a pipe ends, such as `head`, a check ends with the
+    next problem that remains; --repair goes on without output.
     """
     from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
     from hbasemk.repository import instance_of
@@ -47,6 +50,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
     found: Counter[str] = Counter()
     alike: Counter[str] = Counter()
     repaired = left = 0
+    reader = output.Reader()
     counted: dict[str, int] = {}
     with output.row_progress("check") as progress, contextlib.ExitStack() as stack:
         repair_problem: Callable[[Problem], str | None] | None = None
@@ -76,7 +80,9 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
             left += done is None and problem.severity != NOTE
             alike[problem.kind] += 1
             if everything or alike[problem.kind] <= SHOWN:
-                _show(session, problem, done, repair=repair_problem is not None)
+                reader.print(partial(_show, session, problem, done, repair=repair_problem is not None))
+            if reader.has_ended and left and repair_problem is None:
+                return 1
         if path is not None and not found and counted and not counted["nodes"]:
             raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
     for kind, count in alike.items():
@@ -86,11 +92,15 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
     facts.update({"damage": found[DAMAGE], "leftovers": found[LEFTOVER], "notes": found[NOTE]})
     if repair:
         facts.update({"repaired": repaired, "left": left})
+    reader.print(partial(_summarise, session, facts))
+    return 1 if left else 0
+
+
+def _summarise(session: Session, facts: dict[str, Any]) -> None:
     if session.json:
         output.print_json(json.dumps({"summary": {name.replace(" ", "_"): value for name, value in facts.items()}}))
     else:
         session.facts(facts)
-    return 1 if left else 0
 
 
 def _show(session: Session, problem: Problem, done: str | None, *, repair: bool) -> None:
@@ -117,7 +127,7 @@ def recover(session: Session, branches: float | None) -> None:
 
     Every instance does the same in the background. The command lists each revision: it aborted the revision, swept it (deleted
     its cells), found it committed, or must wait because the lease of its writer has not expired. Several processes may recover
-    at the same time, and you may interrupt the command.
+    at the same time, and you may interrupt the command. If the reader of a pipe ends, it goes on without output.
     """
     from hbasemk.format import revisions
     from hbasemk.kernel import rollback
@@ -125,18 +135,20 @@ def recover(session: Session, branches: float | None) -> None:
     from hbasemk.repository import instance_of
 
     counted: Counter[str] = Counter()
+    reader = output.Reader()
     with session.open() as repository:
         for one in rollback.recover(instance_of(repository), None if branches is None else round(branches * 1000)):
             counted[one.result] += 1
-            session.rows([[one.result, one.revision, one.holder]], ["result", "revision", "holder"])
-            output.flush()
+            reader.print(partial(_show_recovered, session, one))
         watermark = read_watermark(instance_of(repository))
     facts: dict[str, Any] = {what: counted[what] for what in rollback.ALL}
     facts["watermark"] = None if watermark is None else revisions.to_text(watermark.revision)
-    if session.json:
-        output.print_json(json.dumps({"summary": facts}))
-    else:
-        session.facts(facts)
+    reader.print(partial(_summarise, session, facts))
+
+
+def _show_recovered(session: Session, one: RecoveryResult) -> None:
+    session.rows([[one.result, one.revision, one.holder]], ["result", "revision", "holder"])
+    output.flush()
 
 
 @click.command("upgrade")

@@ -6,6 +6,7 @@ import contextlib
 import datetime
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -179,10 +180,8 @@ def diff(
             return _diff_paths(session, repository, one, other, path, None if depth < 0 else depth)
         with _as_usage():
             text = MicroKernel(repository).diff(one.revision, other.revision, path, depth)
-    if session.json:
-        output.print_json(json.dumps({"diff": text}))
-    elif text:
-        output.print_json(text)
+    if session.json or text:
+        output.Reader().print(partial(output.print_json, json.dumps({"diff": text}) if session.json else text))
     return 1 if text else 0
 
 
@@ -205,13 +204,16 @@ def _diff_paths(
     lowest = None if depth is None else paths.depth(path) + depth + 1
     on_lowest: set[str] = set()
     code = 0
+    reader = output.Reader()
     for change in diff(instance, *views, path, depth):
         code = 1
         if lowest is None or paths.depth(change.path) < lowest:
-            session.rows([[change.path]], ["path"])
+            reader.print(partial(session.rows, [[change.path]], ["path"]))
         else:
             on_lowest.add(paths.ancestor(change.path, lowest))
-    session.rows(([one] for one in sorted(on_lowest, key=paths.key)), ["path"])
+        if reader.has_ended:
+            return code
+    reader.print(partial(session.rows, [[one] for one in sorted(on_lowest, key=paths.key)], ["path"]))
     return code
 
 

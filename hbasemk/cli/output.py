@@ -175,6 +175,22 @@ def _named_errors(stream: IO[str]) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, STANDARD_OUTPUT) from error
 
 
+class Reader:
+    """The reader of standard output, for a command whose work or exit code goes on without one."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+
+    def print(self, write: Callable[[], None]) -> None:
+        """Call ``write``, which prints; after the reader has ended, do nothing."""
+        if self.has_ended:
+            return
+        try:
+            write()
+        except BrokenPipeError:
+            self.has_ended = True
+
+
 def discard(stream: IO[str]) -> None:
     """Discard the buffered and all later output of a stream; otherwise the process fails again when it exits."""
     null = os.open(os.devnull, os.O_WRONLY)
