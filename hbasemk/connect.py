@@ -27,7 +27,7 @@ FORMS: Final = "memory://[name], sqlite:///relative/file, sqlite:////absolute/fi
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _broken_escape: Final = re.compile("%(?![0-9A-Fa-f]{2})").search
 _control: Final = re.compile("[\x00-\x1f\x7f]").search
-_is_host: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^\s%:@\[\]]+").fullmatch
+_is_host_text: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^\s%:@\[\]]+").fullmatch
 _named: Final = NamedStores()
 
 
@@ -157,7 +157,12 @@ def _split(url: str) -> SplitResult:
 
 
 def _url_of(path: str | os.PathLike[Any]) -> str:
-    return "sqlite:///" + quote(os.fsdecode(path), errors="surrogateescape")
+    name = os.fsdecode(path)
+    try:
+        return "sqlite:///" + quote(name, errors="surrogateescape")
+    except UnicodeEncodeError:
+        # No file can have this name; connect() says so for the URL too.
+        return "sqlite:///" + quote(name, errors="surrogatepass")
 
 
 def _parameters(url: str, query: str) -> dict[str, str]:
@@ -263,6 +268,17 @@ def _gateways(url: str, hosts: str) -> list[Address]:
     if 0 < with_port < len(gateways):
         _refuse(url, "names a port for some gateways only; write one for each, or for none if all use 9090")
     return gateways
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text can be a host, an IPv6 address in brackets, or a name that the system can look up."""
+    if not _is_host_text(text):
+        return False
+    try:
+        text.strip("[]").encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _boolean(text: str) -> bool:
