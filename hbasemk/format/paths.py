@@ -14,11 +14,12 @@ from hbasemk.format import limits
 
 ROOT: Final = "/"
 MAX_KEY: Final = 32_767
+_NO_NAMES: Final = frozenset({".", ".."})
 
 
 def check_name(name: str) -> str:
     """Return a name if a node or property can have it; otherwise raise InvalidPathError."""
-    if not isinstance(name, str) or not name or "/" in name or name in {".", ".."}:
+    if not isinstance(name, str) or not name or "/" in name or name in _NO_NAMES:
         raise InvalidPathError(
             f"{limits.shown(name)} is not a valid name; expected non-empty text without '/', other than '.' and '..'"
         )
@@ -38,9 +39,8 @@ def check_path(path: str) -> str:
         raise InvalidPathError(f"{limits.shown(path)} is not a valid path; expected an absolute path such as '/a/b'")
     if path.endswith("/") or "//" in path:
         raise InvalidPathError(f"{limits.shown(path)} is not a valid path; it has an empty name or ends with a slash")
-    if "/." in path:
-        for name in path[1:].split("/"):
-            check_name(name)
+    if "/." in path and not _NO_NAMES.isdisjoint(path.split("/")):
+        raise InvalidPathError(f"{limits.shown(path)} is not a valid path; '.' and '..' cannot be names in it")
     if len(path) * 4 + 2 > MAX_KEY:
         # A character takes at most four bytes, so only now may the row key be too long.
         key(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_rebase_moves_a_subtree(source: str, target: str, tail: str) -> None:
 
 @pytest.mark.parametrize("path", ["", "a", "a/b", "/a/", "//", "/a//b", "/.", "/a/..", "/./a", None, 3])
 def test_invalid_path_is_named_in_the_error(path: object) -> None:
-    with pytest.raises(InvalidPathError, match="not a valid path|not a valid name"):
+    with pytest.raises(InvalidPathError, match=re.escape(f"{path!r} is not a valid path; ")):
         paths.check_path(path)  # type: ignore[arg-type]
 
 
