@@ -144,7 +144,11 @@ class ClusterCheck:
         try:
             record = LeaseRecord.decode(lease.value)
         except FormatError as error:
-            yield Problem(kinds.LEASE, where, "", str(error))
+            detail = (
+                f"{error} Until it is repaired, no instance recovers pending revisions of machine id {machine:04x}, and the "
+                "watermark cannot pass them."
+            )
+            yield Problem(kinds.LEASE, where, "", detail, repairable=True)
             return
         self._leases.learn(machine, record)
         yield from self._check_lease(where, record, lease)

@@ -52,6 +52,7 @@ class Repair:
             kinds.UNANNOUNCED: self._pass,
             kinds.UPLOAD: self._delete_upload,
             kinds.COUNT: self._delete_memo,
+            kinds.LEASE: self._replace_lease,
         }
 
     def repair(self, problem: Problem) -> str | None:
@@ -92,6 +93,13 @@ class Repair:
         """Delete exactly the wrong memo; the next count stores a new one."""
         rollback.delete_cells(self._instance, schema.CLUSTER, problem.cells)
         return "deleted the memo"
+
+    def _replace_lease(self, problem: Problem) -> str:
+        """Replace a lease that cannot be read by one that no process holds."""
+        machine = int(problem.path.removeprefix("machine "), 16)
+        if not rollback.replace_damaged_lease(self._instance, machine):
+            return RIGHT
+        return "replaced it by a lease that expires soon; any instance then recovers the revisions of its writer"
 
     # --- revisions ---------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hbasemk.kernel.log import LogEntry
+    from hbasemk.kernel.status import LeaseStatus
     from hbasemk.snapshot import Node
 
 LATER_EPOCH = (
@@ -278,14 +279,20 @@ def status(session: Session) -> None:
                     {
                         "machine": f"{lease.machine:04x}",
                         "holder": lease.holder,
-                        "until": moment(lease.end_ms),
-                        "state": "held" if lease.held else "expired",
+                        "until": None if lease.end_ms is None else moment(lease.end_ms),
+                        "state": _state_of(lease),
                     }
                     for lease in leases
                 ],
             },
             _ABSENT,
         )
+
+
+def _state_of(lease: LeaseStatus) -> str:
+    if lease.end_ms is None:
+        return "damaged; run `hbasemk check --repair`"
+    return "held" if lease.held else "expired"
 
 
 COMMANDS = (ls, cat, log, status)

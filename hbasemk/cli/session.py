@@ -89,7 +89,7 @@ class Session:
             if isinstance(value, list):
                 self.line(f"{name:<{width}}  {len(value)}")
                 for record in value:
-                    self.line(" " * (width + 2) + "  ".join(str(part) for part in record.values()))
+                    self.line(" " * (width + 2) + "  ".join(str(part) for part in record.values() if part is not None))
             else:
                 self.line(f"{name:<{width}}  {(absent or {}).get(name, 'none') if value is None else value}")
 

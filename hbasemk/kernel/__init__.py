@@ -10,7 +10,8 @@ section topic                     module                                        
                                   ``arrival_numbering``, ``log_upgrade``
 1       application's schema      ``schema_version``, ``schema_change``
 1       blobs                     ``blobs``
-2       machine id, lease         ``ids.lease``, ``ids.leases``                  I1
+2       machine id, lease         ``ids.lease``, ``ids.leases``,                 I1
+                                  ``ids.damaged_lease``
 2       revision ids, clocks      ``ids.clock``, ``ids.server_clock``            I1
 3       views, sequence           ``journal.view``, ``journal.sequence``,        I5
                                   ``journal.known_revisions``, ``journal.pins``

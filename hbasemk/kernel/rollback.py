@@ -13,6 +13,8 @@ from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import settings
+from hbasemk.kernel.damage import Damage
+from hbasemk.kernel.ids import damaged_lease
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Delete
@@ -50,25 +52,26 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Reco
     """Roll back the unfinished work of dead writers, yield each revision, and move the watermark.
 
     Finally, delete the cells of branches that ended an hour ago, or whose sweep was interrupted. If ``branches_ms`` is
-    given, also abandon branches without commits for so many ms. Raises StoreError, and FormatError if the changes of a
-    branch are damaged; completed work stays done.
+    given, also abandon branches without commits for so many ms. Raises StoreError. Raises FormatError at the end if damage
+    prevents a part of the work, and no result shows it.
     """
     instance.poll()
-    damaged = False
+    is_shown = False
+    damage = Damage()
     for revision, result in _recover_all(instance):
-        damaged = damaged or result == DAMAGED
+        is_shown = is_shown or result == DAMAGED
         yield RecoveryResult(revisions.to_text(revision), result, _holder(instance, revision))
-    try:
+    with damage.kept():
         for revision in instance.recovery.recover_late():
             yield RecoveryResult(revisions.to_text(revision), ABORTED, _holder(instance, revision))
+    with damage.kept():
         instance.poll()
         instance.recovery.advance()
-    except FormatError:
-        # The watermark cannot pass a revision that cannot be rolled back.
-        if not damaged:
-            raise
     for root in instance.sweep_branches(branches_ms):
         yield RecoveryResult(revisions.to_text(root), BRANCH, _holder(instance, root))
+    if not is_shown:
+        # Otherwise the watermark cannot pass a revision that is shown as damaged.
+        damage.report()
 
 
 def _recover_all(instance: Instance) -> Iterator[tuple[int, str]]:
@@ -151,6 +154,11 @@ def abort_missing(instance: Instance, revision: int, deletes: Sequence[Delete]) 
 def recover_one(instance: Instance, revision: int) -> bool:
     """Abort a dead writer's revision and delete its cells; return False if it is not aborted or the writer may live."""
     return instance.outcomes.recover_if_over(revision) and instance.outcomes.of(revision) is Outcome.ABORTED
+
+
+def replace_damaged_lease(instance: Instance, machine: int) -> bool:
+    """Replace a lease that cannot be read by one that expires; return False if it can be read."""
+    return damaged_lease.replace(instance.store, instance.settings, instance.lease, machine) is not None
 
 
 def hide_aborted(instance: Instance, revision: int) -> bool | None:

@@ -12,11 +12,15 @@ from hbasemk.kernel.instance import Instance
 
 
 class LeaseStatus(NamedTuple):
-    """The lease of one machine id. ``end_ms``: its end in ms since 1970; ``held``: whether it continues now."""
+    """The lease of one machine id.
+
+    ``end_ms``: its end in ms since 1970, None if the lease cannot be read; ``held``: whether it continues now, as far as is
+    known.
+    """
 
     machine: int
     holder: str
-    end_ms: int
+    end_ms: int | None
     held: bool
 
 
@@ -44,7 +48,9 @@ def read_watermark(instance: Instance) -> Watermark | None:
 def _leases(instance: Instance) -> list[LeaseStatus]:
     now, epoch = instance.runtime.now_ms(), instance.settings.epoch_ms
     found = []
-    for machine, record in all_leases(instance.store).items():
+    damaged: set[int] = set()
+    for machine, record in all_leases(instance.store, damaged).items():
         end = record.end + epoch
         found.append(LeaseStatus(machine, record.holder, end, end > now))
+    found += [LeaseStatus(machine, "unknown", None, held=False) for machine in sorted(damaged)]
     return found

@@ -90,6 +90,19 @@ def test_a_whole_repository_is_whole(tool: Tool) -> None:
     ]
 
 
+def test_a_damaged_lease_is_shown_and_repaired(tool: Tool, tables: Tables) -> None:
+    tables.put(schema.CLUSTER, schema.machine_key(7), (schema.LEASE, b"short", None))
+    (facts,) = [json.loads(tool("status", "--output", "json"))]
+    damaged = {"machine": "0007", "holder": "unknown", "until": None, "state": "damaged; run `hbasemk check --repair`"}
+    assert damaged in facts["leases"]
+    assert "  0007  unknown  damaged; run `hbasemk check --repair`\n" in tool("status")
+    assert "no instance recovers pending revisions of machine id 0007" in tool("check", code=1)
+    (found, _) = tool.lines("check", "--repair")
+    assert found["done"].startswith("replaced it by a lease that expires soon")
+    tool("check")
+    assert "damaged;" not in tool("status")
+
+
 def test_problems_are_reported_and_repaired(tool: Tool, tables: Tables) -> None:
     revision = tables.forge(RowChange("/a", "changed", (), ["ghost"]))
     first = tool("check", code=1).splitlines()[0].split("\t")

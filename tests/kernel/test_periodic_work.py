@@ -8,12 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk import Repository
-from hbasemk.errors import FormatError, StoreNotAppliedError
+from hbasemk.check import IntegrityCheck, Repair
+from hbasemk.check import problem as kinds
+from hbasemk.errors import FormatError, LeaseLostError, StoreNotAppliedError
 from hbasemk.format import revisions, schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel import settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.ids import leases
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.periodic_work import SWEEP_AGAIN, SWEEP_EVERY
+from hbasemk.kernel.rollback import replace_damaged_lease
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
@@ -114,6 +120,75 @@ def test_a_damaged_lease_stops_only_the_recovery_of_its_writer(world: World, ord
     assert not is_swept(store, damaged)
     with pytest.raises(FormatError, match=reason):
         one.maintain()
+
+
+def lease_of_dead_writer_damaged(store: Store, world: World, mac: int) -> int:
+    """Let a writer die, and return its machine id, whose lease cannot be read."""
+    machine = revisions.machine_of(dead_writer(store, world, mac))
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+    return machine
+
+
+def watermark(instance: Instance) -> int:
+    return settings.read_watermark(instance.store).revision
+
+
+@pytest.mark.damages("wrong lease")
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_watermark_rises_up_to_the_damage(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered, batch_rows=1)
+    one = open_instance(store, world, mac=1)
+    before = add(one, "/a")
+    machine = lease_of_dead_writer_damaged(store, world, 2)
+    other = revisions.machine_of(dead_writer(store, world, 3))
+    after = add(one, "/b")
+    assert one.outcomes.abort_other(min(one.journal.pending)) is Outcome.ABORTED
+    world.advance(LATER)
+    one.poll()
+    with pytest.raises(FormatError, match=f"machine id {machine:04x}|the watermark cannot rise further: the lease"):
+        one.recovery.advance()
+    assert before == watermark(one) < after
+    if not ordered:
+        # The log of the other dead writer holds nothing back any more.
+        assert not one.journal.read_logs()[other].is_open
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_the_watermark_passes_a_dead_writer_whose_lease_was_repaired(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered, batch_rows=1)
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    lease_of_dead_writer_damaged(store, world, 2)
+    after = add(one, "/b")
+    repair = Repair(one)
+    done = [repair.repair(found) for found in IntegrityCheck(one).run() if found.kind == kinds.LEASE]
+    assert done == ["replaced it by a lease that expires soon; any instance then recovers the revisions of its writer"]
+    world.advance(60)
+    for _ in range(3):
+        one.poll()
+        one.maintain()
+        one.poll()
+        one.recovery.advance()
+    assert watermark(one) >= after
+
+
+def test_a_lease_that_replaces_a_damaged_one_covers_all_ids_of_its_writer(world: World) -> None:
+    store = MemoryStore(world.clock, transactions=False, batch_rows=1)
+    lost = open_instance(store, world, mac=2)
+    add(lost, "/a")
+    machine, end = lost.lease.machine, lost.lease.end
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+    one = open_instance(store, world, mac=1)
+    assert replace_damaged_lease(one, machine)
+    assert not replace_damaged_lease(one, machine)
+    lease = leases.lease_of(one.store, machine)
+    assert lease is not None
+    assert lease.end > end
+    # The writer lives. It learns that it has lost the machine id.
+    with pytest.raises(LeaseLostError):
+        lost.lease.renew()
+    add(lost, "/b")
+    assert lost.lease.machine != machine
 
 
 @pytest.mark.damages("undecodable changes")

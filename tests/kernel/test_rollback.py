@@ -212,7 +212,18 @@ def test_damage_does_not_prevent_recovery_of_other_revisions() -> None:
     assert ("wrong lease", f"machine {revisions.machine_of(place.empty):04x}", "") in found
     assert len(place.tables.repair()) == len(found)
     assert wrong in place.tables.found()
-    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.empty, DAMAGED)])
+    # The repair has replaced the lease by one that expires.
+    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.empty, WAITING)])
+    place.world.advance(40)
+    assert sorted(place.ended()) == sorted([(place.pending, DAMAGED), (place.empty, ABORTED)])
+
+
+def test_recovery_reports_a_damaged_lease_and_continues() -> None:
+    place = Place()
+    machine = schema.machine_key(revisions.machine_of(place.empty))
+    place.tables.put(schema.CLUSTER, machine, (schema.LEASE, b"short", None))
+    place.world.advance(20)
+    assert (place.empty, DAMAGED) in place.ended()
 
 
 def test_recovery_reports_damage_and_continues() -> None:

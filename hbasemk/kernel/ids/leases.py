@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hbasemk.errors import FormatError
 from hbasemk.format import schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.damage import Damage
@@ -36,8 +37,21 @@ def leases_of(
     return found
 
 
-def all_leases(store: RetryingStore) -> dict[int, LeaseRecord]:
-    """Return all leases by machine id; raise FormatError if one is damaged. One round trip for each 1000."""
-    scan = Scan(None, None, BATCH, columns=(schema.LEASE,))
-    found = {int.from_bytes(row.key, "big"): record_of(row) for row in scan_all(store, schema.CLUSTER, scan)}
-    return {machine: record for machine, record in found.items() if record is not None}
+def all_leases(store: RetryingStore, damaged: set[int] | None = None) -> dict[int, LeaseRecord]:
+    """Return all leases by machine id. One round trip for each 1000.
+
+    Raises FormatError if one is damaged. With ``damaged``, adds its machine id there instead.
+    """
+    found: dict[int, LeaseRecord] = {}
+    for row in scan_all(store, schema.CLUSTER, Scan(None, None, BATCH, columns=(schema.LEASE,))):
+        machine = int.from_bytes(row.key, "big")
+        try:
+            record = record_of(row)
+        except FormatError:
+            if damaged is None:
+                raise
+            damaged.add(machine)
+        else:
+            if record is not None:
+                found[machine] = record
+    return found

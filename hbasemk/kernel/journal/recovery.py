@@ -171,10 +171,18 @@ class Recovery:
         An aborted and unswept revision is swept if its writer's lease has expired; otherwise it stops the watermark. The journal
         then drops what the watermark covers, whichever instance moved it. The watermark is always a committed revision,
         because an instance that opens the repository names its first view after it.
+
+        Raises FormatError at the end if the watermark stays below a revision or a log because of damage.
         """
+        damage = Damage()
+        moved = self._advance(to_end, damage)
+        damage.report()
+        return moved
+
+    def _advance(self, to_end: bool, damage: Damage) -> Watermark | None:
         current = settings.read_watermark(self._store)
         while True:
-            found, moved = self._advance_from(current, to_end)
+            found, moved = self._advance_from(current, to_end, damage)
             if moved is not None or not found or not to_end or not self._store.supports_transactions:
                 return moved
             latest = settings.read_watermark(self._store)
@@ -182,7 +190,7 @@ class Recovery:
                 return None
             current = latest
 
-    def _advance_from(self, current: Watermark, to_end: bool) -> tuple[bool, Watermark | None]:
+    def _advance_from(self, current: Watermark, to_end: bool, damage: Damage) -> tuple[bool, Watermark | None]:
         """Make one attempt to move the watermark; return whether it may move, and the new one, None if it stays."""
         self._journal.verify(current)
         committed: list[int] = []
@@ -193,7 +201,7 @@ class Recovery:
         if self._store.supports_transactions:
             bound = self._journal.low_bound
         else:
-            bound, above = self._logs.bound(current.revision)
+            bound, above = self._logs.bound(current.revision, damage)
             announced.extend(above)
         end = schema.revision_key(max(bound, current.revision + 1)) if arrived is None else None
         scan = Scan(
@@ -202,32 +210,33 @@ class Recovery:
             ADVANCE_BATCH,
             columns=(schema.COMMITTED, schema.ABORT, schema.SWEPT),
         )
-        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
-            if row.is_branch:
-                continue
-            revision, outcome = row.revision, row.outcome
-            if announced and announced[0] < revision:
-                # The scan found no row for it; the row may still come.
-                self._outcomes.abort_if_missing(announced[0])
-                break
-            if announced and announced[0] == revision:
-                announced.popleft()
-            if outcome is Outcome.PENDING:
-                if not self._store.supports_transactions:
-                    # If it was not announced, no poll finds it.
-                    self._outcomes.recover_if_over(revision)
-                break
-            if outcome is Outcome.ABORTED:
-                swept = row.swept
-                if swept is None:
-                    if not self._outcomes.recover_if_over(revision):
-                        break
-                    swept = schema.SWEPT_IN_DOUBT
-                if swept == schema.SWEPT_IN_DOUBT:
-                    self._outcomes.sweep_again(revision)
-                    in_doubt.add(revision)
-                continue
-            committed.append(revision)
+        with damage.kept("the watermark cannot rise further"):
+            for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+                if row.is_branch:
+                    continue
+                revision, outcome = row.revision, row.outcome
+                if announced and announced[0] < revision:
+                    # The scan found no row for it; the row may still come.
+                    self._outcomes.abort_if_missing(announced[0])
+                    break
+                if announced and announced[0] == revision:
+                    announced.popleft()
+                if outcome is Outcome.PENDING:
+                    if not self._store.supports_transactions:
+                        # If it was not announced, no poll finds it.
+                        self._outcomes.recover_if_over(revision)
+                    break
+                if outcome is Outcome.ABORTED:
+                    swept = row.swept
+                    if swept is None:
+                        if not self._outcomes.recover_if_over(revision):
+                            break
+                        swept = schema.SWEPT_IN_DOUBT
+                    if swept == schema.SWEPT_IN_DOUBT:
+                        self._outcomes.sweep_again(revision)
+                        in_doubt.add(revision)
+                    continue
+                committed.append(revision)
         found, moved = bool(committed), None
         if arrived is not None and committed:
             moved = self._move_to(current, committed, in_doubt, arrived)

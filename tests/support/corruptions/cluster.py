@@ -70,7 +70,7 @@ def a_checkpoint_without_its_time(tables: Tables, path: str) -> Where:
     return "settings", text(revision)
 
 
-@case(kinds.LEASE)
+@case(kinds.LEASE, repaired=True)
 def a_lease_that_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.put(schema.CLUSTER, schema.machine_key(0xF001), (schema.LEASE, b"short", None))
     return "machine f001", ""

@@ -12,6 +12,7 @@ from hbasemk.errors import LeaseLostError, StoreError
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.leases import leases_of
@@ -130,11 +131,11 @@ def what_has_left_the_logs_not_read(patch: pytest.MonkeyPatch) -> None:
 
 def watermark_past_the_bounds_of_logs(patch: pytest.MonkeyPatch) -> None:
     bound = Logs.bound
-    patch.setattr(Logs, "bound", lambda self, watermark: (revisions.MAX_REVISION, bound(self, watermark)[1]))
+    patch.setattr(Logs, "bound", lambda self, *args: (revisions.MAX_REVISION, bound(self, *args)[1]))
 
 
 def logs_of_expired_leases_not_closed(patch: pytest.MonkeyPatch) -> None:
-    def bound(self: Logs, watermark: int) -> tuple[int, list[int]]:
+    def bound(self: Logs, watermark: int, _damage: Damage) -> tuple[int, list[int]]:
         logs = self._journal.read_logs()
         leases = leases_of(self._store, list(logs))
         bounds = []
@@ -150,7 +151,7 @@ def logs_of_expired_leases_not_closed(patch: pytest.MonkeyPatch) -> None:
 
 def watermark_past_announced_revisions(patch: pytest.MonkeyPatch) -> None:
     bound = Logs.bound
-    patch.setattr(Logs, "bound", lambda self, watermark: (bound(self, watermark)[0], []))
+    patch.setattr(Logs, "bound", lambda self, *args: (bound(self, *args)[0], []))
 
 
 def watermark_past_new_claims(patch: pytest.MonkeyPatch) -> None:
