@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from hbasemk.errors import StoreError, StoreNotAppliedError
+from hbasemk.format.values import encode
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Row, Scan, Table
 from hbasemk.store.hbase import Address, HBaseStore
-from hbasemk.store.hbase.large_values import LEAST, PATIENCE
+from hbasemk.store.hbase.large_values import LEAST, PATIENCE, LargeTables
 from tests.support.hbase import HBase
 
 pytestmark = pytest.mark.integration
@@ -44,7 +45,7 @@ class SmallAnswers(HBaseStore):
     def take(self) -> list[int]:
         """Return the sizes so far, and let the next reads of many rows get the filter, as after a timeout."""
         found, self.sizes = self.sizes, []
-        self._large_tables.failed(TABLE.name, timeout())
+        self._large_tables.failed(TABLE.name, timeout(), filtered=False)
         return found
 
 
@@ -117,6 +118,49 @@ def test_small_rows_are_read_by_one_call(store: SmallAnswers, rows: list[Row]) -
     assert store.read(TABLE.name, [Get(row.key) for row in rows[:20]]) == rows[:20]
     assert store.scan(TABLE.name, Scan(b"r", b"r020", 1000)) == rows[:20]
     assert len(store.take()) == 2
+
+
+def test_short_properties_are_no_lengths(store: SmallAnswers) -> None:
+    texts = [b"a%02d" % number for number in range(30)]
+    for number, text in enumerate(texts):
+        cell = NewCell(b"d", b"p", encode(text.decode()), 5)
+        store.write(TABLE.name, [Put(b"t%03d" % number, [cell])])
+    store.take()
+    found = store.scan(TABLE.name, Scan(b"t", b"u", 1000))
+    assert store.read(TABLE.name, [Get(row.key) for row in found]) == found
+    assert [row.cells[0].value[1:] for row in found] == texts
+    assert len(store.take()) == 2
+
+
+@pytest.mark.parametrize("kind", ["get", "scan"])
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_many_values_below_the_limit_are_bounded_after_the_first_answer(
+    store: SmallAnswers, kind: str, has_failed: bool
+) -> None:
+    rows = [Row(b"w%03d" % number, []) for number in range(40)]
+    for row in rows:
+        cells = [NewCell(b"d", b"p%02d" % number, os.urandom(LEAST), 5) for number in range(20)]
+        store.write(TABLE.name, [Put(row.key, cells)])
+
+    def read() -> None:
+        if kind == "get":
+            store.read(TABLE.name, [Get(row.key) for row in rows])
+        else:
+            store.scan(TABLE.name, Scan(b"w", b"x", 1000))
+
+    store._large_tables = LargeTables()
+    if has_failed:
+        call, store._client.call = store._client.call, fail  # type: ignore[method-assign]
+        try:
+            with pytest.raises(StoreNotAppliedError):
+                read()
+        finally:
+            store._client.call = call  # type: ignore[method-assign]
+    else:
+        read()
+    store.sizes = []
+    read()
+    assert max(store.sizes) <= MOST
 
 
 def test_versions_and_times_are_those_of_the_request(store: SmallAnswers, rows: list[Row]) -> None:

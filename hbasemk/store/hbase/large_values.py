@@ -19,6 +19,13 @@ from hbasemk.store.sizes import by_size, size_of_rows
 FEW: Final = 4
 """So many rows may have values of any size: a request for them is not larger than others need."""
 LEAST: Final = 4096
+COLUMNS: Final = 4
+"""So many columns of each row may have the longest value of an answer without exceeding the bytes of an answer."""
+LOWER: Final = 16
+"""By so much the longest value becomes shorter if filtered answers are too large, because rows have many columns."""
+SHORTEST: Final = 64
+TOO_LONG: Final = 1 << 24
+"""No value has so many bytes. The values of properties with 4 bytes look like larger numbers: they begin with their type."""
 PATIENCE: Final = 8
 """After so many filtered answers of small values, a table no longer gets the filter."""
 LARGE_PART: Final = 4
@@ -31,15 +38,33 @@ class LargeTables:
 
     def __init__(self) -> None:
         self._left: dict[str, int] = {}
+        self._divisors: dict[str, int] = {}
 
     def __contains__(self, table: str) -> bool:
         """Return whether requests for many rows of a table get the filter."""
         return self._left.get(table, PATIENCE) > 0
 
-    def failed(self, table: str, error: StoreError) -> None:
-        """Record the error of a request for many rows: if it overloaded the gateway, the table has large values."""
+    def longest(self, table: str, longest: int) -> int:
+        """Return the longest value for filtered answers from a table: less than usual if its rows have many columns."""
+        return max(longest // self._divisors.get(table, 1), SHORTEST)
+
+    def failed(self, table: str, error: StoreError, *, filtered: bool) -> None:
+        """Record the error of a request for many rows: if it overloaded the gateway, the table has large values.
+
+        If the request had the filter, many of the values that remained must have overloaded it.
+        """
         if isinstance(error.__cause__, (TimeoutError, EOFError)):
             self._left[table] = PATIENCE
+            if filtered:
+                self._lower(table)
+
+    def received(self, table: str, rows: Sequence[Row], most: int) -> None:
+        """Record an answer as it came through the filter: if it is too large, values of the next ones are shorter."""
+        if size_of_rows(rows) > 2 * most:
+            self._lower(table)
+
+    def _lower(self, table: str) -> None:
+        self._divisors[table] = min(self._divisors.get(table, 1) * LOWER, TOO_LONG)
 
     def answered(self, table: str, rows: Sequence[Row], most: int) -> None:
         """Record a filtered answer, which may have ``most`` bytes of values; one of few rows that is not large shows nothing."""
@@ -66,7 +91,7 @@ def longest_in(scan: Scan, most: int) -> int | None:
 
 
 def _longest(rows: int, most: int) -> int | None:
-    return None if rows <= FEW else max(most // rows, LEAST)
+    return None if rows <= FEW else max(most // (COLUMNS * rows), LEAST)
 
 
 def is_filtered(get: Get) -> bool:
@@ -85,7 +110,7 @@ def filter_of(longest: int) -> bytes:
 def _length(value: bytes, longest: int) -> int:
     """Return the length that a value stands for, or 0."""
     length = int.from_bytes(value, "big") if len(value) == _LENGTH else 0
-    return length if length > longest else 0
+    return length if longest < length < TOO_LONG else 0
 
 
 def has_lengths(cells: Iterable[Cell], longest: int) -> bool:

@@ -170,9 +170,9 @@ class HBaseStore(Store):
             return read(None)
         is_filtered = table in self._large_tables
         try:
-            rows = read(longest if is_filtered else None)
+            rows = read(self._large_tables.longest(table, longest) if is_filtered else None)
         except StoreError as error:
-            self._large_tables.failed(table, error)
+            self._large_tables.failed(table, error, filtered=is_filtered)
             raise
         if is_filtered:
             self._large_tables.answered(table, rows, self.batch_bytes)
@@ -188,6 +188,7 @@ class HBaseStore(Store):
         """Return the rows after reading those again that have lengths in place of values, each as a whole."""
         if longest is None:
             return rows
+        self._large_tables.received(table, rows, self.batch_bytes)
         sizes = {
             number: large_values.full_size(row.cells, longest)
             for number, (get, row) in enumerate(zip(gets, rows, strict=True))
@@ -230,6 +231,7 @@ class HBaseStore(Store):
         while True:
             rest = _after(scan, found)
             rows = self._scan(table, rest, longest)
+            self._large_tables.received(table, rows, self.batch_bytes)
             whole, counts = large_values.parts(rows, longest, self.batch_bytes)
             found += rows[:whole]
             ended = len(rows) < rest.limit
