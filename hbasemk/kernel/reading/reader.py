@@ -22,6 +22,8 @@ from hbasemk.store.abc import Cell, Get, Page
 
 CHILDREN_PAGE: Final = 10_000
 """Child columns of one node in one read."""
+NAMES: Final = 250_000
+"""Child columns of many nodes in one read."""
 PAGED: Final = 2_500
 """After so many names of one node were read in pages, the next page reads all its names, if one call can."""
 _MOST_PAGED: Final = 1000
@@ -247,8 +249,8 @@ class Reader:
     def children_of(self, view: View, states: Sequence[NodeState], limit: int | None = None) -> dict[str, Names]:
         """Return the names of the children of many existing nodes, by path: all, or at least the first ``limit``.
 
-        One round trip for each batch of nodes that are not cached, and one more for each further 10,000 children of a node.
-        Callers must not change the names.
+        One round trip for each batch of nodes that are not cached, and one more for each further 10,000 children of a node, or
+        :data:`NAMES` children of all of them. Callers must not change the names.
         """
         found: dict[str, Names] = {}
         missing: list[NodeState] = []
@@ -261,17 +263,33 @@ class Reader:
         before = view.upper + 1
         wide = CHILDREN_PAGE if limit is None else min(max(limit, WIDE + 1), CHILDREN_PAGE)
         for part in batched(missing, self._store.batch_rows):
-            page = Page(schema.CHILDREN, None, wide)
-            rows = self._cells.read([Get(paths.key(state.path), page=page, before=before) for state in part])
-            for state, row, cells in zip(part, rows, self._cells.visible(view, rows), strict=True):
-                names = _present(state, cells)
-                after = row.cells[-1].qualifier if len(row.cells) == wide else None
-                while after is not None and (limit is None or len(names) < limit):
-                    cells, after = self.child_page(view, state, after)
-                    names += _present(state, cells)
-                found[state.path] = Names(names, after is None)
-            whole = [state for state in part if found[state.path].whole]
-            self._cache.put_all(view, ((state.path, UNKNOWN, found[state.path].names) for state in whole))
+            names: dict[str, list[str]] = {state.path: [] for state in part}
+            after: dict[str, bytes | None] = dict.fromkeys(names)
+            columns = dict.fromkeys(names, 0)
+            left, size = part, wide
+            while left:
+                # Usually the first answer has all names.
+                size = min(size, max(NAMES // len(left), 1))
+                rows = self._cells.read(
+                    [
+                        Get(paths.key(state.path), page=Page(schema.CHILDREN, after[state.path], size), before=before)
+                        for state in left
+                    ]
+                )
+                for state, row, cells in zip(left, rows, self._cells.visible(view, rows), strict=True):
+                    names[state.path] += _present(state, cells)
+                    columns[state.path] += len(row.cells)
+                    after[state.path] = row.cells[-1].qualifier if len(row.cells) == size else None
+                left = [
+                    state
+                    for state in left
+                    if after[state.path] is not None
+                    and (limit is None or len(names[state.path]) < limit or columns[state.path] < wide)
+                ]
+                size = CHILDREN_PAGE
+            found.update((path, Names(listed, after[path] is None)) for path, listed in names.items())
+            whole = [path for path in names if found[path].whole]
+            self._cache.put_all(view, ((path, UNKNOWN, found[path].names) for path in whole))
         return found
 
     def known_children(self, view: View, path: str) -> Sequence[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hbasemk.kernel.reading import reader
 from hbasemk.repository import instance_of
 from tests.support.round_trips import POLL, READ, Counted, fresh
 
@@ -38,6 +39,30 @@ def test_a_page_of_a_known_node_reads_only_names(counted: Counted) -> None:
     counted.store.take()
     assert instance_of(other).children(instance_of(other).head(), "/a", "15", 3) == []
     assert counted.store.take() == {}
+    other.close()
+
+
+@pytest.mark.parametrize("limit", [None, 10, 0])
+def test_names_of_many_wide_nodes_are_read_in_bounded_calls(
+    counted: Counted, monkeypatch: pytest.MonkeyPatch, limit: int | None
+) -> None:
+    counted.repository.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number:02}") for number in range(45))])
+    widths = {f"/w/{number:02}": 30 if number % 3 else number for number in range(45)}
+    counted.repository.run(lambda tx: [tx.add(f"{path}/{one:02}") for path, width in widths.items() for one in range(width)])
+    monkeypatch.setattr(reader, "NAMES", 200)
+    other = fresh(counted)
+    instance = instance_of(other)
+    states = [state for state in instance.nodes(instance.head(), list(widths)).values() if state]
+    counted.store.take()
+    counted.store.traffic()
+    found = instance.children_of(instance.head(), states, limit)
+    cells, calls = counted.store.traffic().cells_read, counted.store.take()[READ]
+    # Each call but the last ones reads nearly as much as it may.
+    assert cells / 200 <= calls <= cells / 200 + 3
+    assert {path: names.names for path, names in found.items()} == {
+        path: [f"{one:02}" for one in range(width)] for path, width in widths.items()
+    }
+    assert all(names.whole for names in found.values())
     other.close()
 
 
