@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeGuard
@@ -22,6 +23,12 @@ LEVEL_BATCH: Final = 1000
 """The largest number of rows of a level of a subtree in one read. Rows with large values make it fewer."""
 _AT_LEAST: Final = 500
 """Fewer bytes than a node takes in the cache."""
+
+
+_FEW: Final = 16
+"""So many nodes are read by their paths, because the rows of deleted nodes may lie between them."""
+_REST: Final = 100
+"""So many nodes at a time are read by their paths if most of the rows between them are those of deleted nodes."""
 
 
 def _are_known(entries: Sequence[Entry | None]) -> TypeGuard[Sequence[Entry]]:
@@ -64,13 +71,17 @@ class SubtreeWalk:
             level += 1
             above = []
             for part in batched(tops, LEVEL_BATCH):
-                states, below = self._cached(part)
+                if self._lacks_most(part):
+                    yield from self._scan_known(part)
+                    below = self._names_below(part)
+                else:
+                    states, below = self._cached(part)
+                    if states:
+                        yield states
                 if below is None:
                     above = None
                 elif above is not None:
                     above += below
-                if states:
-                    yield states
         if above is None:
             yield from self._scan_levels(level, depth, tops)
 
@@ -89,9 +100,39 @@ class SubtreeWalk:
             return list(filter(None, map(state_of, entries))), None if unknown else below
         read = self._fetch([path for path, entry in zip(part, entries, strict=True) if entry is None])
         states = [read[path] if entry is None else entry.state for path, entry in zip(part, entries, strict=True)]
-        lists = [(paths.join(path, ""), self._cache.children(path, view)) for path in part]
+        return list(filter(None, states)), self._names_below(part)
+
+    def _names_below(self, part: Sequence[str]) -> list[tuple[str, Sequence[str]]] | None:
+        """Return the names of the children of these nodes as :meth:`_cached` does."""
+        lists = [(paths.join(path, ""), self._cache.children(path, self._view)) for path in part]
         known = [(prefix, names) for prefix, names in lists if names is not None]
-        return list(filter(None, states)), known if len(known) == len(lists) else None
+        return known if len(known) == len(lists) else None
+
+    def _lacks_most(self, part: Sequence[str]) -> bool:
+        """Return whether the cache lacks many of these nodes: then one answer with all of them may be too large."""
+        missing = self._cache.get_all(part, self._view).count(None)
+        return missing > _FEW and missing * 2 > len(part)
+
+    def _scan_known(self, part: Sequence[str]) -> Iterator[list[NodeState]]:
+        """Yield the nodes at these sorted paths of a level, in answers of a bounded size."""
+        keys = list(map(paths.key, part))
+        wanted = set(part)
+        start, stop = keys[0], keys[-1] + b"\0"
+        deleted = 0
+        while start < stop:
+            rows, more, size = self._scan(start, stop, len(part))
+            nodes = [state for state in self._nodes_of(rows) if state.path in wanted]
+            self._cache.put_all(self._view, ((state.path, state, None) for state in nodes))
+            if nodes:
+                yield nodes
+            start = rows[-1].key + b"\0" if more else stop
+            deleted += len(rows) - len(nodes)
+            if start < stop and deleted > len(part):
+                # Most rows are those of deleted nodes. The next ones may be as large as these.
+                count = min(self._store.batch_bytes * len(rows) // max(size, 1) + 1, _REST)
+                for rest in batched(part[bisect_left(keys, start) :], count):
+                    yield [state for state in self._fetch(rest).values() if state is not None]
+                return
 
     def _scan_levels(self, level: int, depth: int | None, tops: Sequence[str]) -> Iterator[list[NodeState]]:
         """Yield the levels of a subtree after ``level``, whose nodes are ``tops``, from the store; and fill the cache.
@@ -101,25 +142,27 @@ class SubtreeWalk:
         view = self._view
         above: dict[str, NodeState | None] | None = dict.fromkeys(tops, UNKNOWN)
         left = self._cache.walk_bytes
-        ahead: tuple[list[Row], bool] | None = None
+        ahead: tuple[list[Row], bool, int] | None = None
         while depth is None or level < depth:
             level += 1
             start, stop = paths.level_range(self._path, level)
             if ahead is not None:
-                (rows, more), ahead = ahead, None
+                (rows, more, size), ahead = ahead, None
             elif self._store.supports_parallel_calls and (depth is None or level < depth):
                 following = paths.level_range(self._path, level + 1)
-                (rows, more), ahead = self._runtime.run_parallel(
+                (rows, more, size), ahead = self._runtime.run_parallel(
                     partial(self._scan, start, stop),
                     partial(self._scan, *following),
                 )
             else:
-                rows, more = self._scan(start, stop)
+                rows, more, size = self._scan(start, stop)
+            held = 0
             here: dict[str, NodeState | None] = {}
             names: dict[str, list[str]] = {}
             last = not rows
             while rows:
                 nodes = self._nodes_of(rows)
+                held += size + _AT_LEAST * len(nodes)
                 if above is not None:
                     for state in nodes:
                         here[state.path] = state
@@ -127,9 +170,11 @@ class SubtreeWalk:
                         names.setdefault(parent or paths.ROOT, []).append(name)
                 if nodes:
                     yield nodes
-                rows, more = self._scan(rows[-1].key + b"\0", stop) if more else ([], False)
-                if rows and _AT_LEAST * len(here) > left:
+                rows, more, size = self._scan(rows[-1].key + b"\0", stop) if more else ([], False, 0)
+                if rows and held > left:
+                    # The cache cannot keep the level, and memory may not have room for it.
                     above = None
+                    here, names = {}, {}
             if above is not None:
                 left -= self._cache.put_all(view, ((one, state, names.get(one, ())) for one, state in above.items()))
                 above = here if left > 0 else None
@@ -138,10 +183,12 @@ class SubtreeWalk:
         if above is not None:
             self._cache.put_all(view, ((one, state, None) for one, state in above.items()))
 
-    def _scan(self, start: bytes, stop: bytes) -> tuple[list[Row], bool]:
-        """Return the first rows of a range, and whether more may follow."""
+    def _scan(self, start: bytes, stop: bytes, limit: int = LEVEL_BATCH) -> tuple[list[Row], bool, int]:
+        """Return the first rows of a range, whether more may follow, and the bytes of their values."""
         most = self._store.batch_bytes
-        scan = Scan(start, stop, self._limit, families=(schema.DATA,), before=self._view.upper + 1, most_bytes=most)
+        scan = Scan(
+            start, stop, min(self._limit, limit), families=(schema.DATA,), before=self._view.upper + 1, most_bytes=most
+        )
         rows = self._store.scan(schema.NODES, scan)
         size = size_of_rows(rows)
         more = is_full(scan, rows, size)
@@ -151,7 +198,7 @@ class SubtreeWalk:
         if not rows:
             # Nothing of the level may be left. Rows are checked when their visible cells are chosen.
             self._cells.require_readable(self._view)
-        return rows, more
+        return rows, more, size
 
     def _nodes_of(self, rows: Sequence[Row]) -> list[NodeState]:
         found = []

@@ -28,47 +28,55 @@ def export_json(snapshot: Snapshot, path: str) -> Iterator[str]:
     """
     instance = instance_of_snapshot(snapshot)
     view = view_of(instance, snapshot)
-    top = _Siblings([instance.require(view, snapshot[path].path)])
-    yield _node(top.take())
+    top = _Siblings(iter([[instance.require(view, snapshot[path].path)]]))
+    yield _node(next(top))
     # One object is open for each level but the first.
     stack = [top, top.below(instance, view)]
     while len(stack) > 1:
         siblings = stack[-1]
-        if siblings.taken == len(siblings.states):
+        separator = ", " if siblings.begun else ""
+        node = next(siblings, None)
+        if node is None:
             stack.pop()
             yield "}}"
             continue
-        separator = ", " if siblings.taken else ""
-        node = siblings.take()
         yield f"{separator}{name_to_json(paths.name(node.path), node.path)}: {_node(node)}"
         stack.append(siblings.below(instance, view))
     yield "\n"
 
 
-class _Siblings:
-    """The children of one node, in order: ``taken`` of them are written. The names of their children are read ahead."""
+class _Siblings(Iterator[NodeState]):
+    """The children of one node, in order, from batches of a bounded size. The names of their children are read ahead."""
 
-    def __init__(self, states: Sequence[NodeState]) -> None:
-        self.states = states
-        self.taken = 0
+    def __init__(self, batches: Iterator[Sequence[NodeState]]) -> None:
+        self._batches = batches
+        self._batch: Sequence[NodeState] = ()
+        self._taken = 0
         self._names: dict[str, Names] = {}
+        self.begun = False
+        """Whether a node has been returned."""
 
-    def take(self) -> NodeState:
-        """Return the next node."""
-        self.taken += 1
-        return self.states[self.taken - 1]
+    def __next__(self) -> NodeState:
+        """Return the next node. One round trip for each 1000, and more if values are large."""
+        while self._taken == len(self._batch):
+            # Free the memory before the next batch is read.
+            self._batch, self._taken = (), 0
+            self._batch = next(self._batches)
+        self.begun = True
+        self._taken += 1
+        return self._batch[self._taken - 1]
 
     def below(self, instance: Instance, view: View) -> _Siblings:
-        """Return the children of the node taken last. One round trip for each 1000, and one for the names of many nodes."""
-        first = self.taken - 1
-        path = self.states[first].path
+        """Return the children of the node returned last. One round trip for the names of many nodes."""
+        first = self._taken - 1
+        path = self._batch[first].path
         if path not in self._names:
-            self._names = instance.children_of(view, self.states[first : first + SIBLINGS], FEW)
+            self._names = instance.children_of(view, self._batch[first : first + SIBLINGS], FEW)
         names, is_whole = self._names.pop(path)
         if not is_whole:
-            names = instance.children(view, path)
-        found = instance.nodes(view, [paths.join(path, name) for name in names])
-        return _Siblings([state for state in found.values() if state is not None])
+            # A walk then need not read the rows of deleted nodes.
+            instance.children(view, path)
+        return _Siblings(instance.levels(view, path, 1) if names or not is_whole else iter(()))
 
 
 def _node(state: NodeState) -> str:

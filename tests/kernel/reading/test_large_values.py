@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
+from hbasemk.transfer.json.exporter import export_json
 from tests.support.answer_sizes import AnswerSizes
 from tests.support.round_trips import ParallelMemory
 
@@ -48,6 +51,58 @@ def test_a_walk_over_large_nodes_reads_small_answers(store: AnswerSizes) -> None
         assert max(sizes) <= MOST + VALUE
         # They are not smaller than necessary.
         assert len(sizes) < 60 * VALUE // MOST + 8
+
+
+def test_a_walk_over_known_names_of_large_nodes_reads_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 30, 60)
+    with Repository(store, poll_interval=0) as repo:
+        repo.run(lambda tx: [tx.remove(path) for path in found[40:50]])
+        left = found[:40] + found[50:]
+        assert repo.head.children("/a") == [path.rpartition("/")[2] for path in left]
+        store.take()
+        assert [node.path for node in repo.head.walk("/a")] == ["/a", *left]
+        assert max(store.take()) <= MOST + VALUE
+
+
+@pytest.mark.parametrize("kept", [20, 400])
+def test_a_walk_over_known_names_reads_few_rows_of_deleted_nodes(store: AnswerSizes, kept: int) -> None:
+    found = add_nodes(store, kept, 0)
+    dead = [f"{path}/{number:03}" for path in found[:1] for number in range(3)]
+    with Repository(store, poll_interval=0) as repo:
+        below = [f"/a/s{number:04}{letter}" for number in range(kept) for letter in "abcdefgh"]
+        repo.run(lambda tx: [tx.add(path) for path in [*below, *dead]])
+        repo.run(lambda tx: [tx.remove(path) for path in below])
+        assert len(repo.head.children("/a")) == kept
+        store.take()
+        assert [node.path for node in repo.head.walk("/a", 1)] == ["/a", *found]
+        # The first answers show that most rows are those of deleted nodes.
+        assert len(store.take()) <= 4 + kept // 100
+
+
+def test_a_walk_holds_little_besides_the_cache(tmp_path: Path) -> None:
+    inner = SqliteStore(str(tmp_path / "content.db"), durable=False)
+    count, size, most = 40, 500_000, 1_000_000
+    with Repository(AnswerSizes(inner, most), poll_interval=0, cache_bytes=1_000_000) as repo:
+        for number in range(count):
+            repo.run(lambda tx: tx.add(f"/{number}", {"p": "x" * size}))  # noqa: B023 - used at once
+    with Repository(
+        AnswerSizes(SqliteStore(str(tmp_path / "content.db")), most), poll_interval=0, cache_bytes=1_000_000
+    ) as repo:
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in repo.head.walk()) == count + 1
+            assert tracemalloc.get_traced_memory()[1] < count * size // 3
+        finally:
+            tracemalloc.stop()
+
+
+def test_an_export_as_json_reads_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 30, 60)
+    with Repository(store, poll_interval=0) as repo:
+        store.take()
+        exported = json.loads("".join(export_json(repo.head, "/a")))
+        assert ["/a/" + name for name in exported["children"]] == found
+        assert max(store.take()) <= MOST + VALUE
 
 
 def test_a_walk_holds_a_small_answer_at_a_time(store: AnswerSizes) -> None:

@@ -48,7 +48,9 @@ def test_names_of_many_wide_nodes_are_read_in_bounded_calls(
 ) -> None:
     counted.repository.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number:02}") for number in range(45))])
     widths = {f"/w/{number:02}": 30 if number % 3 else number for number in range(45)}
-    counted.repository.run(lambda tx: [tx.add(f"{path}/{one:02}") for path, width in widths.items() for one in range(width)])
+    counted.repository.run(
+        lambda tx: [tx.add(f"{path}/{one:02}") for path, width in widths.items() for one in range(width)]
+    )
     monkeypatch.setattr(reader, "NAMES", 200)
     other = fresh(counted)
     instance = instance_of(other)
