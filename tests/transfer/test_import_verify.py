@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hbasemk import Transaction, connect
+from hbasemk.transfer.files import verify
 from hbasemk.transfer.files.importer import Import
 from tests.support.imports import SMALL, deny_listing, differences, write_files
 
@@ -161,3 +163,17 @@ def test_a_subdirectory_that_cannot_be_listed_is_a_difference(
     deny_listing(monkeypatch, b"/z")
 
     assert "/docs/z" in "\n".join(differences(url, top, AT, exclude=EXCLUDED))
+
+
+def test_a_comparison_of_large_contents_holds_few_of_them(tmp_path: Path) -> None:
+    count, size, url = 100, 1_000_000, f"sqlite:///{tmp_path / 'content.db'}?cache_bytes=1000000"
+    top = write_files(tmp_path / "large", {f"{number:03}": os.urandom(size) for number in range(count)})
+    Import(url, str(top), AT, workers=1, limit=2 * size).run()
+    found = verify.Verification()
+    tracemalloc.start()
+    try:
+        assert list(verify.verify(url, str(top), AT, found, limit=2 * size)) == []
+        assert tracemalloc.get_traced_memory()[1] < count * size * 2 // 3
+    finally:
+        tracemalloc.stop()
+    assert found.bytes == count * size

@@ -28,6 +28,8 @@ from hbasemk.transfer.retry import StoreRetry
 _BATCH: Final = 1000
 _AT_ONCE: Final = 200
 """The number of nodes in one request to the reader."""
+LARGEST: Final = 4 << 20
+"""The bytes of contents above which a request takes no further node."""
 
 
 @dataclass(slots=True)
@@ -103,11 +105,16 @@ def _with_entries(
     while True:
         batch = []
         relatives = []
+        size = 0
         for node in islice(walk, _AT_ONCE):
             relative, reason = _entry(node, top, at, exclude)
             batch.append((node, reason))
             if reason is None:
                 relatives.append(relative)
+            content = node.get(CONTENT)
+            size += len(content) if isinstance(content, (bytes, str)) else 0
+            if size >= LARGEST:
+                break
         for node, reason in before:
             yield node, reason or _on_disk(next(answers)[1])
         if not batch:
