@@ -145,8 +145,8 @@ class ClusterCheck:
             record = LeaseRecord.decode(lease.value)
         except FormatError as error:
             detail = (
-                f"{error} Until it is repaired, no instance recovers pending revisions of machine id {machine:04x}, and the "
-                "watermark cannot pass them."
+                f"{error}. Until it is repaired, no instance recovers pending revisions of machine id {machine:04x}, and the "
+                "watermark may stay below them"
             )
             yield Problem(kinds.LEASE, where, "", detail, repairable=True)
             return

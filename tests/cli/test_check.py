@@ -96,7 +96,9 @@ def test_a_damaged_lease_is_shown_and_repaired(tool: Tool, tables: Tables) -> No
     damaged = {"machine": "0007", "holder": "unknown", "until": None, "state": "damaged; run `hbasemk check --repair`"}
     assert damaged in facts["leases"]
     assert "  0007  unknown  damaged; run `hbasemk check --repair`\n" in tool("status")
-    assert "no instance recovers pending revisions of machine id 0007" in tool("check", code=1)
+    assert "is damaged. Until it is repaired, no instance recovers pending revisions of machine id 0007" in tool(
+        "check", code=1
+    )
     (found, _) = tool.lines("check", "--repair")
     assert found["done"].startswith("replaced it by a lease that expires soon")
     tool("check")
