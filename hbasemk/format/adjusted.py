@@ -56,10 +56,12 @@ class Adjusted(NamedTuple):
 
         The value that a read returns is not enough, because it is rounded, and the kind of number is that of the last set.
         """
-        if not self.shift or self.plain is None or plain is None:
+        before = None if self.plain is None else exact.of_value(self.plain)
+        # Adjusts change numbers only: their totals do not count beside a value of another type.
+        if before is None or plain is None or not self.shift:
             return self.plain == plain
-        before, after = exact.of_value(self.plain), exact.of_value(plain)
-        return after is not None and before is not None and self.plain[:1] == plain[:1] and before + self.shift == after
+        after = exact.of_value(plain)
+        return after is not None and self.plain is not None and self.plain[:1] == plain[:1] and before + self.shift == after
 
     def value(self, by: Exact = 0) -> bytes | None:
         """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""

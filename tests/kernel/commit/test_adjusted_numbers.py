@@ -295,3 +295,19 @@ def test_a_merge_includes_a_set_to_the_value_that_a_read_has_rounded(two: tuple[
     other.adjust("/a", "n", 0.5)
     found = value(one)
     assert (found, type(found)) == (11.0, float)
+
+
+@pytest.mark.parametrize("other_type", ["text", True, b"bytes", float("inf"), [1]])
+def test_a_repeated_value_of_another_type_changes_nothing_beside_earlier_adjusts(
+    two: tuple[Repository, Repository], other_type: Any
+) -> None:
+    one, other = two
+    one.adjust("/a", "n", 5)
+    one.run(lambda tx: tx.set("/a", "n", other_type))
+    for repository in (one, other):
+        before = repository.refresh()
+        repository.run(lambda tx: tx.set("/a", "n", other_type))
+        assert repository.refresh().revision == before.revision
+        assert repository.head["/a"].version == before["/a"].version
+    one.run(lambda tx: tx.set("/a", "n", 1))
+    assert value(one) == value(other) == 1
