@@ -280,8 +280,8 @@ class Staging:
             node.adjust(name, amount, creates=True)
             if numbers.may_be_long(data, amount):
                 numbers.check_sum(path, name, data, node.encoded(name))
-        elif self.reads is not None and name not in node.written:
-            # The outcome of a serializable transaction depends on there being no other type, even if it adds 0.
+        if self.reads is not None and name not in node.written and name not in (node.adjusted or ()):
+            # The outcome of a serializable transaction depends on there being no other type, even if its adjusts add up to 0.
             node.repeat(name)
 
     def _begin(self, path: str) -> StagedNode:

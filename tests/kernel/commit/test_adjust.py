@@ -335,6 +335,10 @@ SERIALIZABLE: dict[str, tuple[Change, Change]] = {
         lambda tx: (tx.adjust("/a", "n", 0), tx.set("/b", "x", 1)),
         lambda tx: tx.set("/a", "n", 5),
     ),
+    "adjusts that add up to 0 depend on sets": (
+        lambda tx: (tx.adjust("/a", "n", 1), tx.adjust("/a", "n", -1), tx.set("/b", "x", 1)),
+        lambda tx: tx.set("/a", "n", "text"),
+    ),
 }
 
 
