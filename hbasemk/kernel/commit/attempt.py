@@ -36,7 +36,7 @@ from hbasemk.kernel.reading.cache import MOST_STATES
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
 TRIES_OF_SLOTS: Final = 16
-"""The number of slots that a commit tries if other writers use the same ones."""
+"""How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
 
 class LostAttempt(NamedTuple):
@@ -72,7 +72,7 @@ class Attempts(Committing):
                 if isinstance(result, int):
                     break
                 conflict = result.conflict
-                if not self._slots.is_collision(draft, conflict.path, conflict.column, conflict.other):
+                if not self._slots.is_collision(draft, conflict.path, conflict.column, conflict.slots):
                     break
         finally:
             self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision)

@@ -25,9 +25,10 @@ class Draft:
     before the store does. ``plan`` is kept for it, and ``encoded``: its changes as cells of the journal row. ``created`` is
     the arrival number of that row, 1 without order, and None until the row exists; a commit in one transaction creates no row
     before it. ``touched`` lists the rows to which the try has begun to write cells, outside of a transaction. ``slots`` holds
-    the slots of the properties, by path and name, that it may adjust. ``reply_lost`` says that a reply to a write of the
-    revision was lost, ``decision_in_doubt`` that it was the reply to the decision. ``decision_arrival`` is the arrival number
-    of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`: decided, but the number is not known. It is 1 without order.
+    the slots of the properties, by path and name, that it may adjust; ``collisions`` counts the tries that found other writers
+    in them. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply
+    to the decision. ``decision_arrival`` is the arrival number of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`:
+    decided, but the number is not known. It is 1 without order.
     """
 
     view: View
@@ -41,6 +42,7 @@ class Draft:
     created: int | None = None
     touched: Sequence[RowChange] = ()
     slots: dict[tuple[str, str], int] = field(default_factory=dict)
+    collisions: int = 0
     reply_lost: bool = False
     decision_in_doubt: bool = False
     decision_arrival: int = 0

@@ -28,13 +28,15 @@ FEW_VERSIONS: Final = 4
 class Conflict:
     """The reason why a revision must abort: ``other`` has written ``column`` of ``path``.
 
-    ``pending`` says that ``other`` is not decided yet. ``other`` 0 means a name used for a property and a child.
+    ``pending`` says that ``other`` is not decided yet. ``other`` 0 means a name used for a property and a child. ``slots``
+    holds path, slot and version of all slots that others wrote, newest version first.
     """
 
     path: str
     column: Column
     other: int
     pending: bool
+    slots: Sequence[tuple[str, Column, int]] = ()
 
 
 class _Probe(NamedTuple):
@@ -61,9 +63,10 @@ class _Probe(NamedTuple):
 
 @dataclass(slots=True)
 class _Observed:
-    """The versions found outside the view, each with the first place, and a property name that is also a child."""
+    """The versions found outside the view, each with the first place, those of slots, and a property name that is a child."""
 
     versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
+    slots: list[tuple[str, Column, int]] = field(default_factory=list)
     name_conflict: tuple[str, Column] | None = None
 
 
@@ -153,7 +156,7 @@ class ReadBack(Committing):
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
-        conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
+        conflict = self._resolve(revision, view, observed) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
         return conflict
@@ -217,12 +220,14 @@ class ReadBack(Committing):
                     continue
                 count = seen.get(column, 0)
                 seen[column] = count + 1 if count < ALL_VERSIONS else count
-                if version == revision or version < low_bound or version in observed.versions:
+                if version == revision or version < low_bound:
                     continue
                 if probe.created and probe.created.get(column) == cell.value:
                     continue
                 if count < ALL_VERSIONS or column == schema.LAST_REVISION:
-                    observed.versions[version] = (paths.path_of(row.key), column)
+                    observed.versions.setdefault(version, (paths.path_of(row.key), column))
+                    if schema.is_slot(column) and not revisions.is_branch(version):
+                        observed.slots.append((paths.path_of(row.key), column, version))
             cut_off = [column for column, count in seen.items() if count == probe.get.versions]
             if cut_off and probe.get.versions < ALL_VERSIONS:
                 get = probe.get._replace(columns=cut_off, families=None, since=low_bound, versions=ALL_VERSIONS)
@@ -239,14 +244,14 @@ class ReadBack(Committing):
                 continue
             observed.versions.setdefault(version, (path, column))
 
-    def _resolve(self, revision: int, view: View, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
+    def _resolve(self, revision: int, view: View, observed: _Observed) -> Conflict | None:
         """Run steps 8 and 9 for the versions outside the view, lowest id first."""
-        trunk = sorted(version for version in observed if not revisions.is_branch(version))
+        trunk = sorted(version for version in observed.versions if not revisions.is_branch(version))
         head = self._journal.head
         unknown = [version for version in trunk if not self._journal.sees(head, version)]
         outcomes = self._outcomes.of_many(unknown, check=True)
         for other in trunk:
-            path, column = observed[other]
+            path, column = observed.versions[other]
             self._clock.observe(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
             if outcome in (Outcome.ABSENT, Outcome.PENDING) and self._journal.is_trimmed(other):
@@ -260,5 +265,5 @@ class ReadBack(Committing):
             if outcome is Outcome.PENDING and revision and other > revision:
                 outcome = self._outcomes.abort_other(other)
             if outcome is not Outcome.ABORTED:
-                return Conflict(path, column, other, pending=outcome is Outcome.PENDING)
+                return Conflict(path, column, other, outcome is Outcome.PENDING, observed.slots)
         return None

@@ -24,6 +24,8 @@ from hbasemk.store.abc import Column
 REMEMBERED: Final = 10_000
 """The number of adjusted properties whose slots an instance remembers. A forgotten slot may have to be tried again."""
 MOST: Final = 0xFFFF
+LINEAR: Final = 8
+"""After so many collisions of a commit, its next slots are those from 256, 512, 1024 ... up, not the next higher ones."""
 MANY: Final = 64
 """A property with more slots than this is reported, so that those of dead writers can be folded."""
 
@@ -54,21 +56,23 @@ class Slots:
         """Choose a slot for each property that the draft may adjust, unless it has one.
 
         It is the lowest number of this process's machine id that no other commit of this process uses now. The newest known
-        version of the slot must be in the draft's view.
+        version of the slot must be in the draft's view. After :data:`LINEAR` collisions the numbers begin higher each time.
         """
         machine = revisions.machine_of(draft.revision)
+        # An earlier holder of the machine id may have used any number of slots.
+        first = 0 if draft.collisions < LINEAR else min(1 << draft.collisions, MOST)
         for place in places:
             if place not in draft.slots:
-                draft.slots[place] = machine << 16 | self._take(place, draft.view)
+                draft.slots[place] = machine << 16 | self._take(place, draft.view, first)
 
-    def _take(self, place: Place, view: View) -> int:
+    def _take(self, place: Place, view: View, first: int) -> int:
         with self._lock:
             known = self._known.get(place)
             if known is None:
                 known = self._known[place] = _Known()
             else:
                 self._known.move_to_end(place)
-            number = 0
+            number = first
             while number < MOST and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
                 number += 1
             known.in_use.add(number)
@@ -109,17 +113,27 @@ class Slots:
         crowded, self._crowded = self._crowded, {}
         return list(crowded)
 
-    def is_collision(self, draft: Draft, path: str, column: Column, other: int) -> bool:
-        """Return whether a draft has lost to ``other`` only over one of its slots; the next try then uses another slot."""
-        if not schema.is_slot(column):
+    def is_collision(self, draft: Draft, path: str, column: Column, taken: Iterable[tuple[str, Column, int]]) -> bool:
+        """Return whether a draft that has lost over ``column`` has lost only over one of its slots.
+
+        The next try then uses others for all that are ``taken``: paths, slots and versions, the newest one first.
+        """
+        if self._chosen_for(draft, path, column) is None:
             return False
+        for one, slot, version in taken:
+            place = self._chosen_for(draft, one, slot)
+            if place is not None:
+                self._release(place, draft.slots.pop(place) & MOST, version)
+        draft.collisions += 1
+        return True
+
+    def _chosen_for(self, draft: Draft, path: str, column: Column) -> Place | None:
+        """Return the property for which a draft has chosen this column as its slot."""
+        if not schema.is_slot(column):
+            return None
         place = path, schema.name_of(column)
         slot = draft.slots.get(place)
-        if slot is None or column != schema.slot_column(place[1], slot):
-            return False
-        del draft.slots[place]
-        self._release(place, slot & MOST, other)
-        return True
+        return place if slot is not None and column == schema.slot_column(place[1], slot) else None
 
 
 def places(plan: ChangeSet) -> list[Place]:
