@@ -61,7 +61,12 @@ class Adjusted(NamedTuple):
         if before is None or plain is None or not self.shift:
             return self.plain == plain
         after = exact.of_value(plain)
-        return after is not None and self.plain is not None and self.plain[:1] == plain[:1] and before + self.shift == after
+        return (
+            after is not None
+            and self.plain is not None
+            and self.plain[:1] == plain[:1]
+            and before + self.shift == after
+        )
 
     def value(self, by: Exact = 0) -> bytes | None:
         """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""
@@ -71,6 +76,14 @@ class Adjusted(NamedTuple):
         """Return the property after it is set to a value and then adjusted by ``by``."""
         is_number = plain is not None and exact.of_value(plain) is not None
         return Adjusted(plain, self.sum - by if is_number else 0, self.totals)
+
+    def compact(self) -> Adjusted:
+        """Return the property of a new life, which has no totals: as a plain value if that is the exact sum, of the same kind."""
+        value = self.value()
+        if self.plain is None or value is None or value[:1] != self.plain[:1]:
+            return self
+        before, after = exact.of_value(self.plain), exact.of_value(value)
+        return Adjusted(value) if before is None or before + self.shift == after else self
 
     def create(self) -> Adjusted:
         """Return an absent property after the first part of its first adjust: it is 0."""

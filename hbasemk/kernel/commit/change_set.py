@@ -143,7 +143,8 @@ class ChangeSet:
             if not node.exists:
                 found[path] = None
             elif node.is_new or node.base is None:
-                found[path] = NodeState(path, revision, revision, node.all_encoded(), _NEVER_WRITTEN)
+                adjusted = node.all_adjusted() if node.adjusted else None
+                found[path] = NodeState(path, revision, revision, node.all_encoded(), _NEVER_WRITTEN, adjusted)
             else:
                 written = (cell[1] for cell in cells[path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
                 later = {**node.base.later, **dict.fromkeys(written, revision)}
@@ -295,7 +296,7 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     """As :func:`_plan`, for a node whose life begins; nearly all nodes of a load are such nodes."""
     cells: list[NewCellFields] = [_BEGIN_LIFE, _TOUCHED]
-    written = {name: node.encoded(name) for name in node.written} if node.adjusted else node.written
+    written = {name: node.base_of(name, data) for name, data in node.written.items()} if node.adjusted else node.written
     for name, data in written.items():
         cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data, None))
     for name, is_present in node.child_writes.items():

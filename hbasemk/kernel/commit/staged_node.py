@@ -103,7 +103,8 @@ class StagedNode:
         before = self.property_of(name)
         by = None if self.adjusted is None else self.adjusted.get(name)
         if name in self.written:
-            return before.set(self.written[name], by or 0)
+            after = before.set(self.written[name], by or 0)
+            return after.compact() if self.is_new else after
         return before if by is None else before.adjust(slot, by)
 
     def total_after(self, name: str, slot: int) -> Exact:

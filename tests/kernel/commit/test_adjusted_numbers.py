@@ -78,6 +78,33 @@ def test_adjusts_of_a_new_node_are_rounded_once(
         assert (type(found), repr(found)) == (type(expected), repr(expected))
 
 
+@pytest.mark.parametrize(
+    ("start", "by", "later", "expected"),
+    [
+        (10, 0.5, 0.5, 11),
+        (None, 0.5, 0.5, 1),
+        (8.0001220703125, 2.0**43, -(2.0**43), 8.0001220703125),
+        (1e308, 1e308, -1e308, 1e308),
+        (Json("1.50"), 1, -1, Json("1.50")),
+    ],
+)
+def test_adjusts_after_those_of_a_new_node_continue_from_the_exact_sum(
+    two: tuple[Repository, Repository], start: Any, by: float, later: float, expected: Any
+) -> None:
+    one, other = two
+    added = {} if start is None else {"n": start}
+    one.run(lambda tx: (tx.add("/b", added), tx.adjust("/b", "n", by)))
+    # The other node has an earlier life.
+    one.run(lambda tx: (tx.remove("/a"), tx.add("/a", added), tx.adjust("/a", "n", by)))
+    for repository in two:
+        assert repository.refresh()["/a"] == repository.head["/b"]
+    (one if start is None else other).run(lambda tx: (tx.adjust("/a", "n", later), tx.adjust("/b", "n", later)))
+    for repository in two:
+        for path in ("/a", "/b"):
+            found = repository.refresh()[path]["n"]
+            assert (type(found), repr(found)) == (type(expected), repr(expected))
+
+
 JSON_NUMBERS: list[tuple[str, int | float, Any]] = [
     ("1.10", 1, 2.1),
     ("1.10", 0, Json("1.10")),
