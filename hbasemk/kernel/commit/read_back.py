@@ -7,7 +7,7 @@ pending revisions the lower id wins (I10); the higher one is aborted by compare-
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
@@ -156,10 +156,10 @@ class ReadBack(Committing):
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
-        conflict = self._resolve(revision, view, observed) if observed.versions else None
+        conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
-        return conflict
+        return conflict and replace(conflict, slots=observed.slots)
 
     def precondition(
         self, revision: int, view: View, plan: ChangeSet
@@ -222,11 +222,14 @@ class ReadBack(Committing):
                 seen[column] = count + 1 if count < ALL_VERSIONS else count
                 if version == revision or version < low_bound:
                     continue
+                is_slot = schema.is_slot(column)
+                if version in observed.versions and not is_slot:
+                    continue
                 if probe.created and probe.created.get(column) == cell.value:
                     continue
                 if count < ALL_VERSIONS or column == schema.LAST_REVISION:
                     observed.versions.setdefault(version, (paths.path_of(row.key), column))
-                    if schema.is_slot(column) and not revisions.is_branch(version):
+                    if is_slot and not revisions.is_branch(version):
                         observed.slots.append((paths.path_of(row.key), column, version))
             cut_off = [column for column, count in seen.items() if count == probe.get.versions]
             if cut_off and probe.get.versions < ALL_VERSIONS:
@@ -244,14 +247,14 @@ class ReadBack(Committing):
                 continue
             observed.versions.setdefault(version, (path, column))
 
-    def _resolve(self, revision: int, view: View, observed: _Observed) -> Conflict | None:
+    def _resolve(self, revision: int, view: View, observed: dict[int, tuple[str, Column]]) -> Conflict | None:
         """Run steps 8 and 9 for the versions outside the view, lowest id first."""
-        trunk = sorted(version for version in observed.versions if not revisions.is_branch(version))
+        trunk = sorted(version for version in observed if not revisions.is_branch(version))
         head = self._journal.head
         unknown = [version for version in trunk if not self._journal.sees(head, version)]
         outcomes = self._outcomes.of_many(unknown, check=True)
         for other in trunk:
-            path, column = observed.versions[other]
+            path, column = observed[other]
             self._clock.observe(other)
             outcome = outcomes.get(other, Outcome.COMMITTED)
             if outcome in (Outcome.ABSENT, Outcome.PENDING) and self._journal.is_trimmed(other):
@@ -265,5 +268,5 @@ class ReadBack(Committing):
             if outcome is Outcome.PENDING and revision and other > revision:
                 outcome = self._outcomes.abort_other(other)
             if outcome is not Outcome.ABORTED:
-                return Conflict(path, column, other, outcome is Outcome.PENDING, observed.slots)
+                return Conflict(path, column, other, pending=outcome is Outcome.PENDING)
         return None
