@@ -313,7 +313,9 @@ class Instance:
 
     def collect_operations(self, view: View, *, serializable: bool) -> CollectedOperations:
         """Return an empty source of changes for a transaction that reads ``view``."""
-        return CollectedOperations(self.reader, view, ReadSet() if serializable else None)
+        # The commits of a branch are serializable in any case, and its merge depends on its changes only.
+        records = serializable and not revisions.is_branch(view.revision)
+        return CollectedOperations(self.reader, view, ReadSet() if records else None)
 
     def commit_on(
         self, view: View, source: ChangeSource, message: str, begun: Callable[[int], None] | None = None

@@ -167,3 +167,21 @@ def test_merges_of_branches_that_overlap_use_a_slot_for_each_of_them(repo: Repos
             branch.merge()
     assert value(repo) == 15 + 20
     assert slots_of(repo) <= 5
+
+
+@pytest.mark.parametrize("amounts", [[0], [1, -1]])
+def test_adjusts_that_add_up_to_0_are_no_change_of_the_branch(repo: Repository, amounts: list[int]) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a", "other", 1), isolation="serializable")
+    before = branch.head["/a"].version
+
+    def adjust(tx: Transaction) -> None:
+        for by in amounts:
+            tx.adjust("/a", "n", by)
+
+    branch.run(adjust, isolation="serializable")
+    assert branch.head["/a"].version == before
+    repo.run(lambda tx: tx.unset("/a", "n"))
+    assert branch.rebase() == []
+    branch.merge()
+    assert repo.refresh()["/a"] == {"m": 1.5, "text": "x", "other": 1}
