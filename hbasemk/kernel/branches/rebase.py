@@ -17,7 +17,7 @@ from hbasemk.format.node import decode_properties, decode_property
 from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
-from hbasemk.kernel.branches.net_effects import MARKER
+from hbasemk.kernel.branches.conflict_markers import ConflictMarkers
 from hbasemk.kernel.commit import change_set, operations
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
@@ -144,6 +144,7 @@ class _Rebase:
         self._target = target
         self._staging = Staging(reader, target)
         self._effect = {node.path: node for node in effect}
+        self._markers = ConflictMarkers(self._staging, self._effect)
         # The roots of subtrees that are handled as a whole.
         self._handled: set[str] = set()
         # Properties with the name of a child that a later step may remove.
@@ -165,10 +166,10 @@ class _Rebase:
             else:
                 self._changed(node)
         for path, name, mine in self._postponed:
-            if self._staging.find(paths.join(path, name)) is None:
+            if self._staging.child(path, name) is None:
                 self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
             else:
-                self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
+                self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, mine)
         return change_set.build(self._staging)
 
     def _needed(self) -> list[str]:
@@ -183,7 +184,8 @@ class _Rebase:
             if node.exists and node.base is not None and not node.is_new:
                 base = node.base.encoded
                 new = [name for name, data in node.written.items() if data is not None and name not in base]
-                needed.update((paths.join(path, name), None) for name in (*new, *node.created))
+                children = (paths.join(path, name) for name in (*new, *node.created))
+                needed.update((child, None) for child in children if paths.is_path(child))
         return list(needed)
 
     # --- nodes -------------------------------------------------------------------------------------------
@@ -286,15 +288,15 @@ class _Rebase:
                 # The branch removed an absent property that trunk has set since: there is no value for a marker.
                 return
             kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
-            self._mark_property(kind, path, name, base)
+            self._markers.add_property(kind, path, name, base)
         elif theirs == mine:
             return
         elif base is None:
-            self._mark_property(ADD_EXISTING_PROPERTY, path, name, mine)
+            self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, mine)
         elif theirs is None:
-            self._mark_property(CHANGE_DELETED_PROPERTY, path, name, mine)
+            self._markers.add_property(CHANGE_DELETED_PROPERTY, path, name, mine)
         else:
-            self._mark_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
+            self._markers.add_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
 
     def _adjusted(self, node: StagedNode, name: str, target: Adjusted) -> None:
         """Apply an adjust; it commutes with the sets and the adjusts of trunk."""
@@ -303,17 +305,17 @@ class _Rebase:
         assert node.adjusted is not None
         is_new = node.property_of(name).plain is None
         if target.plain is None and not is_new:
-            self._mark_property(CHANGE_DELETED_PROPERTY, path, name, mine)
-        elif target.plain is None and self._staging.find(paths.join(path, name)) is not None:
+            self._markers.add_property(CHANGE_DELETED_PROPERTY, path, name, mine)
+        elif target.plain is None and self._staging.child(path, name) is not None:
             self._postponed.append((path, name, mine))
         elif target.plain is not None and exact.of_value(target.plain) is None:
-            self._mark_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
+            self._markers.add_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
         else:
             self._staging.apply([operations.Adjust(path, name, node.adjusted[name])])
 
     def _set_new(self, path: str, name: str, mine: bytes) -> None:
         """Set a property that trunk lacks; postpone it if trunk has a child of that name."""
-        if self._staging.find(paths.join(path, name)) is not None:
+        if self._staging.child(path, name) is not None:
             self._postponed.append((path, name, mine))
         else:
             self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
@@ -346,25 +348,9 @@ class _Rebase:
             found.update({one.path: one.encoded for one in batch})
         return found
 
-    def _mark_property(self, kind: str, path: str, name: str, data: bytes) -> None:
-        marker = self._marker(path, kind)
-        self._staging.apply([operations.SetProperty(marker, name, decode_property(path, name, data))])
-
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
         """Mark a whole subtree, and replace a marker of an earlier rebase."""
-        into = paths.join(self._marker(paths.parent(path), kind), paths.name(path))
-        self._handled.add(into)
-        if self._staging.find(into) is not None:
-            self._staging.apply([operations.RemoveNode(into)])
-        self._staging.apply([_add(paths.rebase(one, path, into), encoded) for one, encoded in subtree.items()])
-
-    def _marker(self, path: str, kind: str) -> str:
-        marker = paths.join(path, MARKER)
-        holder = paths.join(marker, kind)
-        for one in (marker, holder):
-            if self._staging.find(one) is None:
-                self._staging.apply([operations.AddNode(one, {})])
-        return holder
+        self._handled.add(self._markers.add_node(kind, path, subtree))
 
 
 def _above(path: str) -> Iterable[str]:

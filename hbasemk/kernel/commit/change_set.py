@@ -348,6 +348,7 @@ def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:
         for name in _names_written(node, node.created)
         if name not in node.child_writes
     }
-    for path, state in reader.nodes(view, list(by_child_path)).items() if by_child_path else ():
+    possible = [path for path in by_child_path if paths.is_path(path)]
+    for path, state in reader.nodes(view, possible).items() if possible else ():
         if state is not None:
             raise name_conflict(*by_child_path[path])

@@ -57,6 +57,11 @@ class Staging:
         self._record_node(path)
         return self._find(path)
 
+    def child(self, path: str, name: str) -> StagedNode | None:
+        """Return a child as :meth:`find`; None also if a node cannot have its path, because it is too long."""
+        child = paths.join(path, name)
+        return self.find(child) if paths.is_path(child) else None
+
     def _find(self, path: str) -> StagedNode | None:
         node = self._node(path)
         return node if node.exists else None
