@@ -29,6 +29,7 @@ from hbasemk.kernel.reading.reader import Reader
 ADD_EXISTING_PROPERTY: Final = "addExistingProperty"
 DELETE_DELETED_PROPERTY: Final = "deleteDeletedProperty"
 DELETE_CHANGED_PROPERTY: Final = "deleteChangedProperty"
+DELETE_ADDED_PROPERTY: Final = "deleteAddedProperty"
 CHANGE_DELETED_PROPERTY: Final = "changeDeletedProperty"
 CHANGE_CHANGED_PROPERTY: Final = "changeChangedProperty"
 ADD_EXISTING_NODE: Final = "addExistingNode"
@@ -284,11 +285,12 @@ class _Rebase:
             if by:
                 self._staging.apply([operations.Adjust(path, name, by)])
         elif mine is None:
-            if base is None:
-                # The branch removed an absent property that trunk has set since: there is no value for a marker.
-                return
-            kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
-            self._markers.add_property(kind, path, name, base)
+            if base is not None:
+                kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
+                self._markers.add_property(kind, path, name, base)
+            elif theirs is not None:
+                # The branch removed an absent property. A merge depends on its absence; so does a rebase.
+                self._markers.add_property(DELETE_ADDED_PROPERTY, path, name, theirs)
         elif theirs == mine:
             return
         elif base is None:

@@ -155,3 +155,17 @@ def test_a_conflict_that_fits_nowhere_says_what_to_do(opened: Instances) -> None
     repo.run(lambda tx: tx.unset("/", ":conflict"))
     assert branch.rebase() == ["/:conflict"]
     assert shown(branch)["/:conflict/changeChangedProperty"] == {"p": "mine"}
+
+
+@pytest.mark.parametrize(
+    "mine",
+    [lambda tx: tx.unset("/a", "p"), lambda tx: (tx.set("/a", "p", 1), tx.unset("/a", "p"))],
+    ids=["unset", "set and unset"],
+)
+def test_an_unset_of_an_absent_property_that_trunk_added_is_marked(opened: Instances, mine: Change) -> None:
+    branch, markers = rebased(opened, lambda tx: tx.add("/a"), mine, lambda tx: tx.set("/a", "p", "theirs"))
+    assert markers == ["/a/:conflict"]
+    assert shown(branch)["/a/:conflict/deleteAddedProperty"] == {"p": "theirs"}
+    branch.run(lambda tx: (tx.remove(markers[0]), tx.unset("/a", "p")))
+    branch.merge()
+    assert branch.head.children("/a") == []
