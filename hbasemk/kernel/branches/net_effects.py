@@ -98,7 +98,8 @@ def require_no_marker(nodes: Iterable[StagedNode], revision: int) -> None:
     marker = next((node.path for node in nodes if is_marker(node)), None)
     if marker is not None:
         raise BranchError(
-            f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}",
+            f"the branch cannot be merged while it carries conflict markers: resolve and remove {marker}. If it is not a marker "
+            f"of a rebase but your own node, move it away from the name {MARKER!r} on the branch, or add it on trunk instead.",
             revision=revisions.to_text(revision),
             path=marker,
         )

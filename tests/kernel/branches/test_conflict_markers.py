@@ -169,3 +169,18 @@ def test_an_unset_of_an_absent_property_that_trunk_added_is_marked(opened: Insta
     branch.run(lambda tx: (tx.remove(markers[0]), tx.unset("/a", "p")))
     branch.merge()
     assert branch.head.children("/a") == []
+
+
+def test_the_error_of_a_merge_says_what_to_do_with_a_node_that_only_looks_like_a_marker(opened: Instances) -> None:
+    repo = opened()
+    branch = repo.branch()
+    branch.run(lambda tx: tx.add("/:conflict", {"mine": 1}))
+    with pytest.raises(BranchError, match="your own node, move it away from the name ':conflict' on the branch"):
+        branch.merge()
+    branch.run(lambda tx: tx.move("/:conflict", "/mine"))
+    branch.merge()
+    repo.run(lambda tx: tx.move("/mine", "/:conflict"))
+    changing = repo.branch()
+    changing.run(lambda tx: tx.set("/:conflict", "mine", 2))
+    changing.merge()
+    assert dict(repo.head["/:conflict"]) == {"mine": 2}
