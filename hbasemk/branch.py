@@ -99,7 +99,7 @@ class Branch:
     def reset(self, to: str) -> None:
         """Reset the branch to its earlier revision ``to``, in text form.
 
-        :attr:`revision` is then ``to``, or a new one with the same content if a merge or rebase of the branch was tried before.
+        :attr:`revision` is then ``to``, or a new one with the same content: on HBase, and if a merge or rebase was tried before.
 
         Raises BranchError for any other revision, and if another writer has committed to the branch since.
         """

@@ -249,7 +249,7 @@ class MicroKernel:
     def reset(self, branch_revision_id: str, ancestor_revision_id: str) -> str:
         """Reset the branch at ``branch_revision_id`` to ``ancestor_revision_id``, an earlier revision of its own.
 
-        Returns the ancestor, or a new revision with the same content if a merge or rebase of the branch was tried before.
+        Returns the ancestor, or a new revision with the same content: on HBase, and if a merge or rebase was tried before.
         Raises BranchError for any other revision.
         """
         instance = self._instance()

@@ -108,7 +108,7 @@ def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> 
             raise self._moved_on(revision)
         return ancestor
 
-    patch.setattr(Branches, "_reset_claimed", move_back)
+    patch.setattr(Branches, "_reset_to_new", move_back)
 
 
 KINDS_APART = 6000

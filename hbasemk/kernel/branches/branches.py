@@ -114,7 +114,8 @@ class Branches(BranchCommits):
     def reset(self, revision: int, ancestor: int) -> int:
         """Reset a branch to one of its earlier revisions; return the branch's head.
 
-        The head is ``ancestor``, or a new revision with the same content if a merge or rebase has claimed the branch.
+        The head is ``ancestor``, or a new revision with the same content if a merge or rebase has claimed the branch, or the
+        store does not order all writes.
         Raises BranchError if ``revision`` is not the newest, or ``ancestor`` is not a revision of the branch. Raises
         CommitUnknownError if it is unknown whether the new revision has become the head.
         """
@@ -127,18 +128,19 @@ class Branches(BranchCommits):
             )
         if ancestor == revision:
             return ancestor
-        if row.value(schema.BRANCH_CLAIM) is not None:
+        if row.value(schema.BRANCH_CLAIM) is not None or not self._store.supports_transactions:
             with nothing_committed():
-                return self._reset_claimed(state, revision, ancestor)
+                return self._reset_to_new(state, revision, ancestor)
         if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
             raise self._moved_on(revision)
         return ancestor
 
-    def _reset_claimed(self, state: BranchState, revision: int, ancestor: int) -> int:
-        """Reset a branch to a new revision without changes.
+    def _reset_to_new(self, state: BranchState, revision: int, ancestor: int) -> int:
+        """Reset a branch to a new revision without changes, because the head must not return to an earlier one.
 
         A rebase with a final claim ends the branch at the head that it claimed. Another claim may have replaced its own
-        because the head had moved, so the head must not return there.
+        because the head had moved. On HBase the request of a commit that followed the earlier revision may arrive a second
+        time, and would move the head from there again.
         """
         new = self._new_id(max(state.view.upper, self._journal.highest_seen))
         own = state.own[: state.own.index(ancestor) + 1]
