@@ -317,8 +317,9 @@ class Repository:
     def outcome(self, revision: str) -> Outcome:
         """Return the outcome of ``revision``, given in text form; decide it first if this instance left it undecided.
 
-        For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`). Raises RevisionCollectedError if
-        the revision was decided so long ago that it is no longer recorded.
+        For CommitUnknownError, and for an interrupted commit (:attr:`Transaction.attempted`). On HBase ABORTED for a revision of
+        a branch is final after the next change of the branch; before, a gateway may still apply a request that it held. Raises
+        RevisionCollectedError if the revision was decided so long ago that it is no longer recorded.
         """
         return self._instance().outcome(arguments.revision(revision, "revision"))
 
