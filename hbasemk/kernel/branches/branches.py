@@ -73,7 +73,7 @@ class Branches(BranchCommits):
                     text = revisions.to_text(root)
                     raise BranchError(f"branch {text} already exists", revision=text)
                 is_protected = fence.protect(self._store, self._runtime, extent.floor)
-        except StoreError:
+        except BaseException:
             # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
             self.give_up(root)
             raise
@@ -282,8 +282,21 @@ class Branches(BranchCommits):
 
         ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.
         """
-        is_final = not has_claim or self._claims.finalize(state.root, root, revision)
-        if not is_final or not self._heads.close_rebased(state.root, revision, into):
+
+        def close() -> bool:
+            is_final = not has_claim or self._claims.finalize(state.root, root, revision)
+            return is_final and self._heads.close_rebased(state.root, revision, into)
+
+        try:
+            has_ended = close()
+        except BaseException:
+            # The claim may be final, and another process may be ending the old branch for it. So only one of the two branches
+            # may end here, and the error of the old one names the new one.
+            with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
+                if not close():
+                    self._heads.abandon_always(root)
+            raise
+        if not has_ended:
             self.give_up(root)
             raise self._moved_on(revision)
 
