@@ -212,12 +212,25 @@ def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
             row, change = _plan(node)
             written = {*node.written, *node.created} if node.depends_on_base else ()
             names = [name for name in node.repeated or () if name not in written] if node.depends_on_base else []
-            unchanged = ((*schema.property_column(name), node.property_of(name).encode_base(), None) for name in names)
+            unchanged = ((*schema.property_column(name), _unchanged_base(node, name), None) for name in names)
             row.cells = (*row.cells, *unchanged)
             plans.append(row)
             row_changes.append(change._replace(properties=[*change.properties, *names]))
             after.append(node)
     return ChangeSet(plans, row_changes, after, plan.reads, adjusting=plan.adjusting)
+
+
+def _unchanged_base(node: StagedNode, name: str) -> bytes:
+    """Return the bytes that record a set of a property to the value it has.
+
+    If an adjust has created the property, perhaps on the same branch, they are those of a set: the net effect of a branch
+    ignores that its first adjust wrote them.
+    """
+    found = node.property_of(name)
+    value = found.value()
+    if found.created and found.is_set_to(value):
+        found = found.set(value)
+    return found.encode_base()
 
 
 def _divide(plan: RowPlan) -> Iterator[RowPlan]:

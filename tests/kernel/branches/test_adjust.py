@@ -185,3 +185,19 @@ def test_adjusts_that_add_up_to_0_are_no_change_of_the_branch(repo: Repository, 
     assert branch.rebase() == []
     branch.merge()
     assert repo.refresh()["/a"] == {"m": 1.5, "text": "x", "other": 1}
+
+
+def test_a_set_to_the_number_that_an_adjust_of_the_branch_has_created_counts_as_a_set(repo: Repository) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.adjust("/a", "new", -1))
+    branch.run(lambda tx: tx.set("/a", "new", -1))
+    assert branch.head["/a"]["new"] == -1
+    repo.run(lambda tx: tx.set("/a", "new", 2))
+    with pytest.raises(ConflictError):
+        branch.merge()
+    assert branch.rebase() == ["/a/:conflict"]
+    assert dict(branch.head["/a/:conflict/addExistingProperty"]) == {"new": -1}
+    assert branch.head["/a"]["new"] == 2
+    branch.run(lambda tx: (tx.remove("/a/:conflict"), tx.adjust("/a", "new", 5)))
+    branch.merge()
+    assert value(repo, "new") == 7
