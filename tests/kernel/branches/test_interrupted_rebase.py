@@ -110,4 +110,5 @@ def test_an_interrupted_rebase_leaves_one_branch_with_all_changes(
         assert place.two.reader.require(place.two.head(), "/a").properties["n"] == 1 + adjusts
         assert world.problems() == []
         world.close()
-    assert rebased == {False, True}
+    # A transaction ends the old branch in the last call, so an interrupt before a call is before the rebase.
+    assert rebased == ({False} if transactions and not after else {False, True})

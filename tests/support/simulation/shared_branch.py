@@ -112,7 +112,7 @@ class SharedBranch:
             def sometimes(*arguments: Any, fits: Callable[..., bool] = fits) -> bool:
                 return fits(*arguments) and self.simulator.chance.random() < 0.6
 
-            transactions.fits = sometimes  # type: ignore[method-assign]
+            transactions.fits = sometimes  # type: ignore[method-assign, assignment]
 
     def _digit(self) -> int:
         self.digits += 1
