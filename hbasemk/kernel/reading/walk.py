@@ -35,6 +35,12 @@ def _are_known(entries: Sequence[Entry | None]) -> TypeGuard[Sequence[Entry]]:
     return all(entries)
 
 
+def _lacks_most(entries: Sequence[Entry | None]) -> bool:
+    """Return whether the cache lacks many of these nodes: then one answer with all of them may be too large."""
+    missing = entries.count(None)
+    return missing > _FEW and missing * 2 > len(entries)
+
+
 class SubtreeWalk:
     """One walk below ``path`` in a view. ``fetch`` reads nodes that the cache lacks."""
 
@@ -71,11 +77,12 @@ class SubtreeWalk:
             level += 1
             above = []
             for part in batched(tops, LEVEL_BATCH):
-                if self._lacks_most(part):
+                entries = self._cache.get_all(part, self._view)
+                if not _are_known(entries) and _lacks_most(entries):
                     yield from self._scan_known(part)
                     below = self._names_below(part)
                 else:
-                    states, below = self._cached(part)
+                    states, below = self._cached(part, entries)
                     if states:
                         yield states
                 if below is None:
@@ -85,13 +92,14 @@ class SubtreeWalk:
         if above is None:
             yield from self._scan_levels(level, depth, tops)
 
-    def _cached(self, part: Sequence[str]) -> tuple[list[NodeState], list[tuple[str, Sequence[str]]] | None]:
+    def _cached(
+        self, part: Sequence[str], entries: Sequence[Entry | None]
+    ) -> tuple[list[NodeState], list[tuple[str, Sequence[str]]] | None]:
         """Return those of these nodes that exist; and the names of the children of each, after the beginning of their paths.
 
-        Returns None instead of the names if the cache lacks some. Reads the nodes that it lacks.
+        ``entries`` are those of the cache. Returns None instead of the names if it lacks some. Reads the nodes that it lacks.
         """
         view = self._view
-        entries = self._cache.get_all(part, view)
         if _are_known(entries):
             unknown = max(map(names_since, entries)) > view.position
             below = [
@@ -107,11 +115,6 @@ class SubtreeWalk:
         lists = [(paths.join(path, ""), self._cache.children(path, self._view)) for path in part]
         known = [(prefix, names) for prefix, names in lists if names is not None]
         return known if len(known) == len(lists) else None
-
-    def _lacks_most(self, part: Sequence[str]) -> bool:
-        """Return whether the cache lacks many of these nodes: then one answer with all of them may be too large."""
-        missing = self._cache.get_all(part, self._view).count(None)
-        return missing > _FEW and missing * 2 > len(part)
 
     def _scan_known(self, part: Sequence[str]) -> Iterator[list[NodeState]]:
         """Yield the nodes at these sorted paths of a level, in answers of a bounded size."""
