@@ -106,6 +106,13 @@ class System(ABC):
         """Add nodes in ``commits`` commits on a private branch, and merge it."""
         raise NotImplementedError
 
+    def rebase_and_merge(self, path: str, name: str, value: int, beside: str | None) -> None:
+        """Set a property of a node on a private branch, move the branch to the head, and merge it.
+
+        ``beside`` is a node that changes on trunk before the branch is moved; None: nothing changes there.
+        """
+        raise NotImplementedError
+
     def make_history(self, path: str, name: str, commits: int, stop: Callable[[], bool]) -> int:
         """Set a node's property in ``commits`` commits, until ``stop`` returns True. Returns the number of commits.
 

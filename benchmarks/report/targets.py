@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.results import Result, Run
 from benchmarks.scenarios.adjust import KINDS, SLOTS, reading
+from benchmarks.scenarios.writing import CYCLE, CYCLE_BESIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ def evaluate(runs: list[Run]) -> list[TargetResult]:
     evaluated: list[TargetResult] = []
     for run in runs:
         evaluated += _HBASE(run) if run.store == "hbase" else _EMBEDDED(run)
+        evaluated += _branches(run)
         evaluated += _idle(run)
     return evaluated
 
@@ -62,6 +64,13 @@ def _embedded(run: Run) -> Iterator[TargetResult]:
     ):
         yield _faster(run, what, scenario, pattern, least)
     yield from _adjusts(run, 3)
+
+
+def _branches(run: Run) -> Iterator[TargetResult]:
+    commit = _median(run, "set", "set one property", "hbasemk")
+    for operation, most in ((CYCLE, 6), (CYCLE_BESIDE, 7)):
+        target = f"{operation}: at most {most} times a commit"
+        yield _compared(run, target, commit, _median(run, "branch", operation, "hbasemk"), most=most)
 
 
 def _adjusts(run: Run, increments: float) -> Iterator[TargetResult]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from benchmarks.harness import Harness
 from benchmarks.scenarios.nodes import flat, properties, pyramid
 from benchmarks.system import System
 
 MANY = 100
 CHANGES = 10
+CYCLE: Final = "branch, commit, rebase and merge"
+CYCLE_BESIDE: Final = "branch, commit, commit to trunk, rebase and merge"
 
 
 def set_property(harness: Harness) -> None:
@@ -99,13 +103,20 @@ def _diff(bulk: int) -> str:
 
 
 def branch(harness: Harness) -> None:
-    """Make many changes on a private branch in several commits, and merge it."""
+    """Make many changes on a private branch in several commits, and merge it; rebase and merge branches with one change."""
     sizes = harness.sizes
     contenders = harness.tree("main")
-    harness.prepare(contenders, lambda system: system.add([("/branch", {})]))
+    nodes = [("/branch", properties(0)), ("/branch_beside", properties(0))]
+    harness.prepare(contenders, lambda system: system.add(nodes))
     harness.compare(
         f"branch with {sizes.branch:,} changes and merge",
         contenders,
         lambda system, turn: system.branch_and_merge(flat("/branch", sizes.branch, f"{turn}."), sizes.branch_commits),
         turns=sizes.long_turns,
     )
+    for operation, name, beside in ((CYCLE, "one", None), (CYCLE_BESIDE, "other", "/branch_beside")):
+
+        def cycle(system: System, turn: int, name: str = name, beside: str | None = beside) -> None:
+            system.rebase_and_merge("/branch", name, turn, beside)
+
+        harness.compare(operation, contenders, cycle, turns=max(1, sizes.turns // 4))

@@ -111,6 +111,15 @@ class _Hbasemk(System):
 
                 branch.run(change)
 
+    def rebase_and_merge(self, path: str, name: str, value: int, beside: str | None) -> None:
+        """Commit on a new branch, and once on trunk if asked; rebase and merge the branch."""
+        branch = self.repository.branch()
+        branch.run(lambda tx: tx.set(path, name, value))
+        if beside is not None:
+            self.set(beside, name, value)
+        branch.rebase()
+        branch.merge()
+
     # --- reading -----------------------------------------------------------------------------------------
 
     def read(self, path: str) -> Properties | None:

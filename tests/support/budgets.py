@@ -67,7 +67,10 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 100 nodes, pyramid": Budget(2, 1, 1, 30, 102, 604, 20_000),
         "add 30 nodes, flat": Budget(2, 1, 1, 30, 32, 187, 6_600),
         "add 30 nodes, pyramid": Budget(2, 1, 1, 30, 32, 184, 6_100),
-        "branch with 8 changes and merge": Budget(19, None, None, None, 26, 131, 5_300),
+        # A new branch, a commit to it, and a rebase are one transaction each.
+        "branch with 8 changes and merge": Budget(13, None, None, None, 26, 131, 5_300),
+        "branch, commit, rebase and merge": Budget(10, None, None, None, 7, 28, 900),
+        "branch, commit, commit to trunk, rebase and merge": Budget(14, None, None, None, 13, 55, 1_750),
         "bulk load of 30 nodes, per node": Budget(2, 1, 1, 30, 12, 67, 2_700),
     },
     "hbase": {
@@ -88,6 +91,8 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, pyramid": Budget(6, 1, 2, 65, 34, 186, 6_600),
         # A new branch looks at the horizon of the collection, in all stores.
         "branch with 8 changes and merge": Budget(26, None, None, None, 28, 132, 5_800),
+        "branch, commit, rebase and merge": Budget(0, None, None, None, 0, 0, 0),
+        "branch, commit, commit to trunk, rebase and merge": Budget(0, None, None, None, 0, 0, 0),
         "bulk load of 30 nodes, per node": Budget(6, 1, 11, 235, 14, 69, 3_100),
     },
 }

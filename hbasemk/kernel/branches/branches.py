@@ -8,6 +8,7 @@ the branch's new head. A merge is one ordinary trunk commit of the branch's net 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Final
 
@@ -19,6 +20,7 @@ from hbasemk.errors import (
 )
 from hbasemk.format import changes, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead
+from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches import net_effects
@@ -318,9 +320,15 @@ class Branches(BranchCommits):
 
     def markers(self, state: BranchState) -> list[str]:
         """Return the paths of the branch's conflict markers, which prevent a merge."""
-        return net_effects.markers(self.net_effect(state))
+        made = self._changes(state)
+        if not any(net_effects.is_place_of_marker(change.path) for change in made):
+            return []
+        return net_effects.markers(net_effects.net_effect(self._reader, state, made))
 
     def net_effect(self, state: BranchState) -> list[StagedNode]:
         """Return the nodes that differ between the branch and its view of trunk; see :func:`net_effects.net_effect`."""
-        changes = self._heads.changes_of(state.own) if state.changes is None else state.changes
-        return net_effects.net_effect(self._reader, state, changes)
+        return net_effects.net_effect(self._reader, state, self._changes(state))
+
+    def _changes(self, state: BranchState) -> Sequence[RowChange]:
+        """Return the changes of the branch. No round trip if this instance has made them, and they are few."""
+        return self._heads.changes_of(state.own) if state.changes is None else state.changes

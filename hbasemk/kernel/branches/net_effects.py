@@ -85,7 +85,12 @@ def _life(state: NodeState | None) -> int | None:
 def is_marker(node: StagedNode) -> bool:
     """Return whether the branch added a conflict marker, or a conflict kind below a trunk node of the marker's name."""
     added = node.exists and (node.base is None or node.is_new)
-    return added and MARKER in node.path.split("/")[-2:]
+    return added and is_place_of_marker(node.path)
+
+
+def is_place_of_marker(path: str) -> bool:
+    """Return whether a new node at a path is a conflict marker, or a conflict kind."""
+    return MARKER in path.split("/")[-2:]
 
 
 def has_marker(nodes: Iterable[StagedNode]) -> bool:
