@@ -16,7 +16,7 @@ from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.log import trunk_steps
 from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
 from tests.support.branches import commit_on_branch
 from tests.support.checkpoints import HOUR, keep_shared, kept
 from tests.support.runtime import START_MS, World, open_instance
@@ -254,9 +254,9 @@ def test_a_commit_on_a_checkpoint_is_checked_against_what_the_checkpoint_lacks(s
         other.commit_on(view, OperationList([AddNode("/late", {})]), "")
 
 
-def faulty_instance(world: World) -> tuple[Instance, FaultyStore]:
+def faulty_instance(world: World, *, transactions: bool = True) -> tuple[Instance, FaultyStore]:
     """Return an instance with a revision, and its store, whose calls can fail."""
-    faulty = FaultyStore(MemoryStore(world.clock, transactions=True))
+    faulty = FaultyStore(MemoryStore(world.clock, transactions=transactions))
     instance = open_instance(faulty, world)
     add(instance, "/a")
     return instance, faulty
@@ -285,8 +285,9 @@ def test_a_checkpoint_that_no_caller_received_holds_nothing_back(world: World, r
     assert all(entry.name in str(raised.value) for entry in left)
 
 
-def test_a_branch_that_no_caller_received_holds_nothing_back(world: World) -> None:
-    one, faulty = faulty_instance(world)
+@pytest.mark.parametrize("transactions", [False, True])
+def test_a_branch_that_no_caller_received_holds_nothing_back(world: World, transactions: bool) -> None:
+    one, faulty = faulty_instance(world, transactions=transactions)
     written: list[Call] = []
 
     def fail(call: Call) -> None:
@@ -295,10 +296,15 @@ def test_a_branch_that_no_caller_received_holds_nothing_back(world: World) -> No
         elif written and (call.method, call.table) == ("read", schema.CLUSTER):
             raise StoreNotAppliedError("the disk is full")
 
-    faulty.before = fail
-    with pytest.raises(StoreNotAppliedError):
+    def lose(call: Call) -> None:
+        if call.method == "write_if":
+            written.append(call)
+            raise lost_reply(call)
+
+    faulty.before, faulty.after = (None, lose) if transactions else (fail, None)
+    with pytest.raises(StoreUnknownError if transactions else StoreNotAppliedError):
         one.begin_branch(one.head())
-    faulty.before = None
+    faulty.before = faulty.after = None
     world.advance(3 * 3600)
     one.maintain()
     assert written

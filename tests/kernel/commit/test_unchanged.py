@@ -257,8 +257,10 @@ def test_a_rebase_keeps_the_values_that_the_branch_repeated(two: tuple[Repositor
     one.run(lambda tx: tx.set("/n", "none", 2))
     with pytest.raises(ConflictError):
         branch.merge()
-    # The branch has no change that a marker could keep.
-    assert branch.rebase() == []
+    # The branch repeated the absence of the property; the marker keeps what trunk has added.
+    assert branch.rebase() == ["/n/:conflict"]
+    assert branch.head["/n/:conflict/deleteAddedProperty"] == {"none": 2}
+    branch.run(lambda tx: tx.remove("/n/:conflict"))
     branch.merge()
     assert one.refresh()["/n"]["none"] == 2
 
