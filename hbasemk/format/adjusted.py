@@ -80,10 +80,7 @@ class Adjusted(NamedTuple):
     def compact(self) -> Adjusted:
         """Return the property of a new life, which has no totals: as a plain value if that is the exact sum, of the same kind."""
         value = self.value()
-        if self.plain is None or value is None or value[:1] != self.plain[:1]:
-            return self
-        before, after = exact.of_value(self.plain), exact.of_value(value)
-        return Adjusted(value) if before is None or before + self.shift == after else self
+        return Adjusted(value) if value is not None and self.is_set_to(value) else self
 
     def create(self) -> Adjusted:
         """Return an absent property after the first part of its first adjust: it is 0."""

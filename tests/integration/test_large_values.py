@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -150,12 +150,7 @@ def test_many_values_below_the_limit_are_bounded_after_the_first_answer(
 
     store._large_tables = LargeTables()
     if has_failed:
-        call, store._client.call = store._client.call, fail  # type: ignore[method-assign]
-        try:
-            with pytest.raises(StoreNotAppliedError):
-                read()
-        finally:
-            store._client.call = call  # type: ignore[method-assign]
+        time_out(store, read)
     else:
         read()
     store.sizes = []
@@ -197,15 +192,20 @@ def test_after_small_answers_and_until_a_timeout_answers_have_any_size(
     assert store.sizes[0] > MOST
     if kind == "write":
         return
+    time_out(store, read)
+    store.sizes = []
+    assert read() == rows
+    assert max(store.sizes) <= MOST
+
+
+def time_out(store: SmallAnswers, read: Callable[[], object]) -> None:
+    """Read while each request times out."""
     call, store._client.call = store._client.call, fail  # type: ignore[method-assign]
     try:
         with pytest.raises(StoreNotAppliedError):
             read()
     finally:
         store._client.call = call  # type: ignore[method-assign]
-    store.sizes = []
-    assert read() == rows
-    assert max(store.sizes) <= MOST
 
 
 def fail(*_: Any) -> None:

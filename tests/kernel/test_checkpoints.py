@@ -62,6 +62,12 @@ def test_an_instance_that_polled_long_ago_reads_what_was_kept(world: World) -> N
     opened_late(world)
 
 
+def move_watermark(instance: Instance) -> None:
+    instance.poll()
+    instance.recovery.advance()
+    instance.recovery.follow()
+
+
 def test_what_was_kept_survives_the_watermark_and_restarts(
     straggler: Straggler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,9 +77,7 @@ def test_what_was_kept_survives_the_watermark_and_restarts(
         add(straggler.other, f"/later{number}")
     straggler.world.advance(60)
     for instance in (straggler.other, straggler.maker):
-        instance.poll()
-        instance.recovery.advance()
-        instance.recovery.follow()
+        move_watermark(instance)
         assert instance.journal.view_of(straggler.revision) is None
         straggler.must_be_exact(instance)
     fresh = open_instance(straggler.store, straggler.world, mac=9)
@@ -101,9 +105,7 @@ def test_snapshots_of_one_revision_are_equal_if_they_contain_the_same_revisions(
         add(straggler.other, f"/later{number}")
         straggler.world.advance(60)
         for instance in (straggler.other, straggler.maker):
-            instance.poll()
-            instance.recovery.advance()
-            instance.recovery.follow()
+            move_watermark(instance)
     for instance, view, _ in held:
         assert instance.journal.view_of(straggler.revision) is None
         assert not instance.journal.are_equal(view, instance.head())

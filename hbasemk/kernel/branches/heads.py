@@ -10,7 +10,7 @@ from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
-from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
+from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchClaim, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.damage import Damage
@@ -19,7 +19,7 @@ from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, NewCell, Put, Row, Scan, scan_all
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Scan, scan_all
 
 COLUMNS: Final = (schema.BRANCH_CLAIM, schema.BRANCH_HEAD)
 """The claim and the head of a branch, in its first row."""
@@ -49,6 +49,16 @@ def not_newest(revision: int, row: JournalRow) -> BranchError | None:
 def is_unclaimed(revision: int, row: Row) -> bool:
     """Return whether the first row of a branch, read with :data:`COLUMNS`, has a revision as its newest one, and no claim."""
     return [cell.value for cell in row.cells] == [schema.revision_key(revision)]
+
+
+def get_first_row(root: int) -> tuple[str, Get]:
+    """Return the read of the head of a branch and the claim on it, for a transaction: the table, and the get."""
+    return schema.JOURNAL, Get(schema.revision_key(root), columns=COLUMNS)
+
+
+def cells_of_end(end: BranchHead, claim: BranchClaim) -> list[NewCell]:
+    """Return the cells with which a transaction ends a branch: with a claim, so that one that is on its way does not apply."""
+    return [NewCell(*schema.BRANCH_CLAIM, claim.encode()), NewCell(*schema.BRANCH_HEAD, end.encode())]
 
 
 def _undeletable(revision: int) -> str:

@@ -10,7 +10,7 @@ from hbasemk.format.branch_head import MERGED, BranchClaim, BranchHead
 from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.claims import BranchClaims, EarlierMergeError
 from hbasemk.kernel.commit.branch_end import BranchEnd
-from hbasemk.store.abc import Get, NewCell, Put, Row
+from hbasemk.store.abc import Put, Row
 
 
 class MergeEnd(BranchEnd):
@@ -20,7 +20,7 @@ class MergeEnd(BranchEnd):
         self._claims = claims
         self._root = root
         self._revision = revision
-        self.rows = ((schema.JOURNAL, Get(schema.revision_key(root), columns=heads.COLUMNS)),)
+        self.rows = (heads.get_first_row(root),)
         self.reason: BranchError | None = None
 
     def is_possible(self, rows: Sequence[Row]) -> bool:
@@ -30,8 +30,7 @@ class MergeEnd(BranchEnd):
     def put(self, merge: int) -> Put:
         """Return the head of the ended branch, and a claim, so that a claim that is on its way does not apply."""
         claim, head = BranchClaim(merge, self._revision), BranchHead(MERGED, self._revision, merge)
-        cells = [NewCell(*schema.BRANCH_CLAIM, claim.encode()), NewCell(*schema.BRANCH_HEAD, head.encode())]
-        return Put(schema.revision_key(self._root), cells)
+        return Put(schema.revision_key(self._root), heads.cells_of_end(head, claim))
 
     def claim(self, merge: int, *, yields: bool) -> int | None:
         """Claim the branch; if an earlier merge has committed, end the branch for it."""

@@ -16,7 +16,7 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.one_transaction import fits_one_call
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Column, Decision, Get, NewCell, Put, Row
+from hbasemk.store.abc import Decision, NewCell, Put, Row
 
 
 class BranchTransactions:
@@ -36,11 +36,11 @@ class BranchTransactions:
         ``floor`` is the id up to which its view contains all of trunk. Nothing is written if the row exists, or if a collector
         has announced a horizon above the floor. After a lost reply, False may mean that the first request was applied.
         """
-        horizon = fence.place(self._store)
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, first)
+        also = [fence.get_horizon(self._store)]
         return bool(
             self._store.write_if(
-                schema.NODES, (), (), lambda rows: fence.allows(floor, rows[0], horizon), decision, [_cell(horizon)]
+                schema.NODES, (), (), lambda rows: fence.allows(self._store, floor, rows[0]), decision, also
             )
         )
 
@@ -65,14 +65,12 @@ class BranchTransactions:
         has moved on, if a merge or a rebase has claimed it, or if a collector has announced a horizon above the floor. One round
         trip; one more if nothing is written.
         """
-        horizon = fence.place(self._store)
 
         def is_possible(found: Sequence[Row]) -> bool:
-            return self.may_end(claim.revision, found[0]) and fence.allows(floor, found[1], horizon)
+            return self.may_end(claim.revision, found[0]) and fence.allows(self._store, floor, found[1])
 
-        cell, claimed = NewCell(*schema.BRANCH_HEAD, end.encode()), NewCell(*schema.BRANCH_CLAIM, claim.encode())
-        also = ((schema.JOURNAL, Get(schema.revision_key(root), columns=heads.COLUMNS)), _cell(horizon))
-        decision = _if_newest(root, claim.revision, [claimed, cell], rows)
+        also = (heads.get_first_row(root), fence.get_horizon(self._store))
+        decision = _if_newest(root, claim.revision, heads.cells_of_end(end, claim), rows)
         if self._store.write_if(schema.NODES, cells, (), is_possible, decision, also):
             return True
         # After a lost reply, the repeated request finds what the first one wrote.
@@ -81,11 +79,6 @@ class BranchTransactions:
     def may_end(self, revision: int, row: Row) -> bool:
         """Return whether the first row of a branch has a revision as its newest one, and no claim."""
         return heads.is_unclaimed(revision, row)
-
-
-def _cell(place: tuple[str, bytes, Column]) -> tuple[str, Get]:
-    table, key, column = place
-    return table, Get(key, columns=(column,))
 
 
 def _if_newest(root: int, revision: int, cells: Sequence[NewCell], rows: Sequence[Put]) -> Decision:

@@ -145,12 +145,12 @@ def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
             return True
 
 
-def allows(floor: int, row: Row, horizon: tuple[str, bytes, Column]) -> bool:
-    """Return whether no collector passes a branch that the transaction writes which has read the row of the horizon.
+def allows(store: Store, floor: int, row: Row) -> bool:
+    """Return whether no collector passes a branch that the transaction writes which has read ``row`` by :func:`get_horizon`.
 
-    As :func:`protect`. ``horizon``: the place of the cell, by :func:`place`.
+    As :func:`protect`.
     """
-    return floor >= Horizon.decode(row.cells[0].value if row.cells else None, horizon).announced
+    return floor >= _decode(store, row).announced
 
 
 def replace(store: RetryingStore, found: Horizon, new: Horizon) -> bool:
@@ -237,9 +237,18 @@ def new_nonce(runtime: Runtime) -> bytes:
 
 def read_horizon(store: RetryingStore) -> Horizon:
     """Read the horizon cell. One round trip."""
+    table, get = get_horizon(store)
+    return _decode(store, *store.read(table, [get]))
+
+
+def get_horizon(store: Store) -> tuple[str, Get]:
+    """Return the read of the horizon cell: its table, and the get."""
     table, key, column = place(store)
-    (row,) = store.read(table, [Get(key, columns=(column,))])
-    return Horizon.decode(row.cells[0].value if row.cells else None, (table, key, column))
+    return table, Get(key, columns=(column,))
+
+
+def _decode(store: Store, row: Row) -> Horizon:
+    return Horizon.decode(row.cells[0].value if row.cells else None, place(store))
 
 
 def place(store: Store) -> tuple[str, bytes, Column]:
