@@ -140,7 +140,7 @@ class CheckpointCells:
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), PAGE, columns=(schema.COMMITTED,))
         rows = scan_all(self._store, schema.JOURNAL, scan) if low < high else ()
         between = {row.revision for row in journal_row.decode(rows) if row.committed and not row.is_branch}
-        return sorted(revision for revision in between | one.above if revision in one and revision not in other)
+        return sorted(revision for revision in between.union(one.above) if revision in one and revision not in other)
 
     # --- changing ----------------------------------------------------------------------------------------
 

@@ -200,7 +200,7 @@ class Journal(PolledRevisions):
         sequence = self._sequence
         if sequence.keeps(view):
             floor = self.low_bound_for(view) - 1
-            return Extent(floor, frozenset(sequence.above(floor, view.position)))
+            return Extent(floor, sequence.above(floor, view.position))
         return extent_of(view)
 
     # --- for feeds (feed.py) -----------------------------------------------------------------------------

@@ -80,14 +80,14 @@ class RevisionSequence:
         """Return the revisions after a position, which must be at least ``begin`` - 1."""
         return self.ids[position + 1 - self.begin :]
 
-    def above(self, floor: int, position: int) -> list[int]:
-        """Return the revisions with ids above ``floor`` and positions up to ``position``, at least ``begin`` - 1.
+    def above(self, floor: int, position: int) -> tuple[int, ...]:
+        """Return the revisions with ids above ``floor`` and positions up to ``position``, at least ``begin`` - 1, sorted.
 
         Costs as much as the part of the sequence that follows the first id above the floor.
         """
         first = bisect_right(self.uppers, floor)
         found = [*self.stragglers, *self.ids[first : max(first, position + 1 - self.begin)]]
-        return [one for one in found if one > floor]
+        return tuple(sorted([one for one in found if one > floor]))
 
     def keeps(self, view: View) -> bool:
         """Return whether the sequence still keeps the view's position."""
@@ -109,7 +109,7 @@ class RevisionSequence:
             return version in view.own
         if version <= extent.floor:
             return position is not None or (version <= self.floor and version not in self.hidden)
-        return version in extent.above
+        return version in extent
 
     def unseen(self, view: View, versions: Collection[int]) -> list[int]:
         """Return which of these versions are not visible in the view."""
@@ -146,7 +146,7 @@ class RevisionSequence:
         lowest = list(accumulate(reversed(self.ids), min, initial=low_bound))[::-1]
         for position, pin in pins.items():
             floor = lowest[position + 1 - self.begin] - 1
-            pin.extent = Extent(floor, frozenset(self.above(floor, position)))
+            pin.extent = Extent(floor, self.above(floor, position))
 
 
 def extent_of(view: View) -> Extent:

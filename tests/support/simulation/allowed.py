@@ -118,7 +118,7 @@ class _Seeing:
     def __init__(self, instance: Instance, prepared: Prepared, seen: Sequence[int]) -> None:
         self._instance = instance
         name = max([prepared.head, *seen])
-        self._view = View.of(name, Extent(prepared.head, frozenset(seen) - {prepared.head}), name)
+        self._view = View.of(name, Extent.of(prepared.head, set(seen) - {prepared.head}), name)
 
     def head(self) -> View:
         return self._view

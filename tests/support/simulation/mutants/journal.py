@@ -59,7 +59,7 @@ def held_snapshots_without_revisions_above(patch: pytest.MonkeyPatch) -> None:
     def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
-            pin.extent = Extent(pin.extent[0], frozenset())
+            pin.extent = Extent(pin.extent[0])
 
     patch.setattr(RevisionSequence, "store_extents", store_extents)
 
