@@ -35,6 +35,10 @@ class Extent(NamedTuple):
         place = bisect_left(self.above, revision)
         return place < len(self.above) and self.above[place] == revision
 
+    def __hash__(self) -> int:
+        """Return a hash at the same cost for any number of ids: caches hash an extent at each look-up."""
+        return hash((self.floor, len(self.above)))
+
     @property
     def ids(self) -> tuple[int, ...]:
         """The ids in the order in which they are stored: the floor, then those above it, sorted."""
