@@ -30,9 +30,8 @@ from hbasemk.store.abc import (
     Scan,
     Store,
     Table,
-    in_order_of_last,
 )
-from hbasemk.store.sqlite import catalog, cells, files, free_pages, many_rows, scans
+from hbasemk.store.sqlite import arrivals, catalog, cells, files, free_pages, many_rows, scans
 from hbasemk.store.sqlite.catalog import Catalog
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
@@ -174,16 +173,7 @@ class SqliteStore(Store):
                     f"{self.location} does not keep the order in which table {table!r} is written, because an older version "
                     "of hbasemk created it; stop all processes that use it and run `hbasemk upgrade`"
                 )
-            # Without a transaction this look-up sees one state: most often there is nothing new.
-            found = sql.execute(tables.after, (after, limit)).fetchall()
-            if not found:
-                return Arrivals(after, [], complete=True)
-            sql.execute("BEGIN")
-            found = sql.execute(tables.after, (after, limit + 1)).fetchall()
-            keys = in_order_of_last([row for _, row in found[:limit]])
-            rows = many_rows.read_rows(sql, tables, [Get(key, columns=columns) for key in keys])
-            sql.execute("COMMIT")
-            return Arrivals(found[:limit][-1][0], rows, complete=len(found) <= limit)
+            return arrivals.read(sql, tables, after, limit, columns)
 
         def call(connection: Connection) -> Arrivals:
             return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
