@@ -30,6 +30,7 @@ from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import write_changes
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import BRIEFLY, RetryBudget, nothing_committed, time_limit, within_retry_timeout
 from hbasemk.store.abc import Column, NewCell
 
@@ -107,7 +108,9 @@ class BranchCommits(Committing):
     ) -> int:
         self._outcomes.resolve_pending()
         state = self.require_head(revision)
-        prepared = self._prepare(state, source)
+        # A branch without commits shows what its view of trunk shows, and that is often cached. Errors name the branch.
+        view = state.trunk._replace(revision=revision) if len(state.own) == 1 else state.view
+        prepared = self._prepare(state, view, source)
         if prepared is None:
             return revision
         plan, new, encoded = prepared
@@ -123,10 +126,13 @@ class BranchCommits(Committing):
         self._revisions.add(state.with_own((*state.own, new), plan.changes))
         return new
 
-    def _prepare(self, state: BranchState, source: ChangeSource) -> tuple[ChangeSet, int, Sequence[NewCell]] | None:
-        """Return the change set of a commit to a branch, its new id, and the encoded changes; None if nothing changes."""
-        # A branch without commits shows what its view of trunk shows, and that is often cached.
-        view = state.trunk if len(state.own) == 1 else state.view
+    def _prepare(
+        self, state: BranchState, view: View, source: ChangeSource
+    ) -> tuple[ChangeSet, int, Sequence[NewCell]] | None:
+        """Return the change set of a commit to a branch, its new id, and the encoded changes; None if nothing changes.
+
+        ``view`` is the branch's, or that of trunk for a branch without commits.
+        """
         plan = change_set.with_unchanged_writes(source.stage(self._reader, view))
         change_set.require_free_names(self._reader, view, plan)
         self._store.check_puts(plan.puts(0))

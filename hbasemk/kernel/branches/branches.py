@@ -238,7 +238,7 @@ class Branches(BranchCommits):
         """
         with nothing_committed():
             first, extent = self._first(base)
-            prepared = self._prepare(first, source)
+            prepared = self._prepare(first, first.trunk, source)
         root = newest = first.root
         states = [first]
         rows: list[Put] = []

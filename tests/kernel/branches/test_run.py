@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hbasemk import Branch, BranchError, Outcome, StoreNotAppliedError, Transaction
+from hbasemk import (
+    Branch,
+    BranchError,
+    NodeExistsError,
+    NodeNotFoundError,
+    Outcome,
+    StoreNotAppliedError,
+    Transaction,
+    VersionMismatchError,
+)
 from hbasemk.kernel.branches import cache
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances
@@ -20,6 +30,34 @@ def take(tx: Transaction, mine: str, other: str) -> None:
     """Take one of two duties, unless the other one is taken."""
     if tx.get("/duty", other) is None:
         tx.set("/duty", mine, True)
+
+
+INVALID: dict[str, Callable[[Transaction], object]] = {
+    "a node that exists": lambda tx: tx.add("/a"),
+    "a node that never existed": lambda tx: tx.set("/b", "x", 1),
+    "a node that trunk has removed": lambda tx: tx.set("/removed", "x", 1),
+    "a node that this commit has removed": lambda tx: (tx.remove("/a"), tx.set("/a", "x", 1)),
+    "another version": lambda tx: tx.expect("/a", "0" * 24),
+}
+
+
+@pytest.mark.parametrize("change", INVALID.values(), ids=INVALID)
+@pytest.mark.parametrize("commits", [0, 1])
+def test_an_error_names_the_revision_of_the_branch(
+    opened: Instances, change: Callable[[Transaction], object], commits: int
+) -> None:
+    repo = opened()
+    repo.run(lambda tx: (tx.add("/a"), tx.add("/removed")))
+    repo.run(lambda tx: tx.remove("/removed"))
+    branch = repo.branch()
+    if commits:
+        branch.run(lambda tx: tx.set("/a", "n", 1))
+    with pytest.raises((NodeExistsError, NodeNotFoundError, VersionMismatchError)) as failed:
+        branch.run(change)
+    if isinstance(failed.value, VersionMismatchError):
+        assert f"in revision {branch.revision}" in str(failed.value)
+    else:
+        assert failed.value.revision == branch.revision
 
 
 @pytest.mark.parametrize("isolation", ["serializable", "snapshot"])
