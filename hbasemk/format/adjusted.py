@@ -72,6 +72,14 @@ class Adjusted(NamedTuple):
         """Return the encoded value of the property after another adjust by ``by``; None if there is no property."""
         return None if self.plain is None else exact.add(self.plain, sum(self.totals.values()) - self.seen + by)
 
+    def has_value_of(self, other: Adjusted) -> bool:
+        """Return whether both have the same value, exactly: not only as a read rounds it."""
+        numbers = [
+            None if one.plain is None or (number := exact.of_value(one.plain)) is None else number + one.shift
+            for one in (self, other)
+        ]
+        return numbers[0] == numbers[1] and self.value() == other.value()
+
     def set(self, plain: bytes | None, by: Exact = 0) -> Adjusted:
         """Return the property after it is set to a value and then adjusted by ``by``."""
         is_number = plain is not None and exact.of_value(plain) is not None

@@ -13,7 +13,7 @@ from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.format.node import decode_properties, decode_property
+from hbasemk.format.node import NodeState, decode_properties, decode_property
 from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
@@ -255,18 +255,19 @@ class _Rebase:
             return
         assert node.base is not None
         for name in dict.fromkeys((*node.written, *(node.repeated or ()))):
-            self._property(node, name, there.property_of(name))
+            self._property(node, name, there)
         for name in node.slot_adjusts:
             if name not in (node.repeated or ()):
                 self._adjusted(node, name, there.property_of(name))
 
     # --- properties --------------------------------------------------------------------------------------
 
-    def _property(self, node: StagedNode, name: str, target: Adjusted) -> None:
+    def _property(self, node: StagedNode, name: str, there: StagedNode) -> None:
         """Apply a set or a repeated value. It keeps the adjusts of trunk, of which the branch knew nothing."""
-        path, view = node.path, node.property_of(name)
+        path, view, target = node.path, node.property_of(name), there.property_of(name)
         base, mine, theirs = view.value(), node.encoded(name), target.value()
-        if target.base == view.base:
+        is_only_adjusted = _is_same_set(node.base, there.base, name)
+        if is_only_adjusted or target.has_value_of(view):
             if base is None and mine is not None:
                 self._set_new(path, name, mine)
                 return
@@ -275,13 +276,11 @@ class _Rebase:
                 plain = node.written[name]
                 value = None if plain is None else decode_property(path, name, plain)
                 self._staging.apply([operations.SetProperty(path, name, value)])
-                if plain is not None and exact.of_value(plain) is not None:
+                if is_only_adjusted and plain is not None and exact.of_value(plain) is not None:
                     by += target.sum - view.sum
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
-                staged = self._staging.find(path)
-                assert staged is not None
-                staged.repeat(name)
+                self._repeat(path, name)
             if by:
                 self._staging.apply([operations.Adjust(path, name, by)])
         elif mine is None:
@@ -299,6 +298,12 @@ class _Rebase:
             self._markers.add_property(CHANGE_DELETED_PROPERTY, path, name, mine)
         else:
             self._markers.add_property(CHANGE_CHANGED_PROPERTY, path, name, mine)
+
+    def _repeat(self, path: str, name: str) -> None:
+        """Let the merge depend on a property that the branch has set to trunk's value."""
+        staged = self._staging.find(path)
+        assert staged is not None
+        staged.repeat(name)
 
     def _adjusted(self, node: StagedNode, name: str, target: Adjusted) -> None:
         """Apply an adjust; it commutes with the sets and the adjusts of trunk."""
@@ -353,6 +358,20 @@ class _Rebase:
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
         """Mark a whole subtree, and replace a marker of an earlier rebase."""
         self._handled.add(self._markers.add_node(kind, path, subtree))
+
+
+def _is_same_set(view: NodeState | None, target: NodeState | None, name: str) -> bool:
+    """Return whether trunk has only adjusted a property between two views, or not changed it.
+
+    Another set may have written the same bytes. In another life, they do not mean the same.
+    """
+    column = schema.property_column(name)[1]
+    return (
+        view is not None
+        and target is not None
+        and view.created == target.created
+        and view.later.get(column) == target.later.get(column)
+    )
 
 
 def _above(path: str) -> Iterable[str]:

@@ -1,0 +1,116 @@
+"""A rebase compares the values of three sides: before the branch, on the branch, and on trunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from hbasemk import ConflictError, Repository, Transaction
+from hbasemk.kernel.commit import folds
+from hbasemk.kernel.commit.change_source import ReadyChangeSet
+from hbasemk.repository import instance_of
+from tests.support.repositories import Instances
+
+Change = Callable[[Transaction], object]
+
+
+@pytest.fixture
+def repo(opened: Instances) -> Repository:
+    """A node with a text, and with a number that was set to 10 and adjusted."""
+    made = opened()
+    made.run(lambda tx: tx.add("/a", {"n": 10, "text": "x"}))
+    made.adjust("/a", "n", 5)
+    return made
+
+
+def fold(repository: Repository) -> None:
+    """Fold all slots of the number, as a process does when their writers are dead."""
+    instance = instance_of(repository)
+    found = instance.require(instance.head(), "/a").property_of("n")
+    plan = folds.plan_of("/a", "n", found, sorted(found.totals))
+    assert plan is not None
+    instance.commit_on(instance.head(), ReadyChangeSet(plan), folds.MESSAGE)
+
+
+SAME: dict[str, tuple[Change, Sequence[Change], dict[str, Any]]] = {
+    "a text": (
+        lambda tx: tx.set("/a", "text", "mine"),
+        [lambda tx: tx.set("/a", "text", "y"), lambda tx: tx.set("/a", "text", "x")],
+        {"n": 15, "text": "mine"},
+    ),
+    "an absent property": (
+        lambda tx: tx.set("/a", "new", 1),
+        [lambda tx: tx.set("/a", "new", 2), lambda tx: tx.unset("/a", "new")],
+        {"n": 15, "text": "x", "new": 1},
+    ),
+    "a number": (
+        lambda tx: tx.set("/a", "n", 7),
+        [lambda tx: tx.set("/a", "n", 99), lambda tx: tx.set("/a", "n", 15)],
+        {"n": 7, "text": "x"},
+    ),
+    "a number, by adjusts": (
+        lambda tx: (tx.set("/a", "n", 7), tx.adjust("/a", "n", 1)),
+        [lambda tx: tx.set("/a", "n", 99), lambda tx: tx.adjust("/a", "n", -84)],
+        {"n": 8, "text": "x"},
+    ),
+    "a number that the branch removes": (
+        lambda tx: tx.unset("/a", "n"),
+        [lambda tx: tx.set("/a", "n", 99), lambda tx: tx.set("/a", "n", 15)],
+        {"text": "x"},
+    ),
+    "a number in another life of the node": (
+        lambda tx: tx.set("/a", "n", 7),
+        [lambda tx: tx.remove("/a"), lambda tx: tx.add("/a", {"n": 15, "text": "x"})],
+        {"n": 7, "text": "x"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_what_trunk_has_changed_and_changed_back_is_no_conflict(repo: Repository, kind: str) -> None:
+    mine, theirs, expected = SAME[kind]
+    branch = repo.branch()
+    branch.run(mine)
+    for change in theirs:
+        repo.run(change)
+    with pytest.raises(ConflictError):
+        branch.merge()
+    assert branch.rebase() == []
+    branch.merge()
+    assert dict(repo.refresh()["/a"]) == expected
+
+
+def test_a_fold_is_no_conflict_with_a_set_on_a_branch(repo: Repository) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a", "n", 7))
+    fold(repo)
+    with pytest.raises(ConflictError):
+        branch.merge()
+    assert branch.rebase() == []
+    repo.adjust("/a", "n", 1)
+    branch.merge()
+    assert repo.refresh()["/a"]["n"] == 8
+
+
+OTHER: dict[str, Sequence[Change]] = {
+    "in another life of the node": [lambda tx: (tx.remove("/a"), tx.add("/a", {"n": 10}))],
+    "after an adjust": [
+        lambda tx: tx.adjust("/a", "n", -5),
+        lambda tx: tx.set("/a", "n", 11),
+        lambda tx: tx.set("/a", "n", 10),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_a_set_of_trunk_that_stores_the_same_bytes_is_marked(repo: Repository, kind: str) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a", "n", 7))
+    for change in OTHER[kind]:
+        repo.run(change)
+    assert repo.head["/a"]["n"] == 10
+    assert branch.rebase() == ["/a/:conflict"]
+    assert branch.head["/a"]["n"] == 10
+    assert branch.head["/a/:conflict/changeChangedProperty"]["n"] == 7
