@@ -291,7 +291,7 @@ class _Rebase:
                 # The branch removed an absent property. A merge depends on its absence; so does a rebase.
                 self._markers.add_property(DELETE_ADDED_PROPERTY, path, name, theirs)
         elif theirs == mine:
-            return
+            self._repeat(path, name)
         elif base is None:
             self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, mine)
         elif theirs is None:

@@ -114,3 +114,31 @@ def test_a_set_of_trunk_that_stores_the_same_bytes_is_marked(repo: Repository, k
     assert branch.rebase() == ["/a/:conflict"]
     assert branch.head["/a"]["n"] == 10
     assert branch.head["/a/:conflict/changeChangedProperty"]["n"] == 7
+
+
+@pytest.mark.parametrize("before", [{}, {"p": 1}], ids=["added", "changed"])
+@pytest.mark.parametrize(
+    "then", [lambda tx: tx.unset("/b", "p"), lambda tx: tx.set("/b", "p", 3)], ids=["unset", "set"]
+)
+def test_a_merge_depends_on_a_value_that_both_sides_have_set(
+    repo: Repository, before: dict[str, Any], then: Change
+) -> None:
+    repo.run(lambda tx: tx.add("/b", before))
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/b", "p", 2))
+    repo.run(lambda tx: tx.set("/b", "p", 2))
+    assert branch.rebase() == []
+    repo.run(then)
+    with pytest.raises(ConflictError):
+        branch.merge()
+    assert branch.rebase() == ["/b/:conflict"]
+    assert [dict(node) for node in branch.head.walk("/b/:conflict")][1:] == [{"p": 2}]
+
+
+def test_a_merge_of_what_trunk_has_already_makes_no_revision(repo: Repository) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.set("/a", "text", "mine"))
+    repo.run(lambda tx: tx.set("/a", "text", "mine"))
+    assert branch.rebase() == []
+    head = repo.refresh().revision
+    assert branch.merge() == head == repo.refresh().revision
