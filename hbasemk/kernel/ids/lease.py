@@ -115,7 +115,8 @@ class Lease:
         """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease has expired.
 
         Raises StoreUnusableError if all 65,536 are held, FormatError if this version does not know the repository's format,
-        and SchemaVersionError for a schema number that this process does not accept.
+        SchemaVersionError for a schema number that this process does not accept, and RevisionOverflowError if the lease would
+        begin after the last id.
         """
         with self._lock:
             if self._record is None:
@@ -181,8 +182,9 @@ class Lease:
                 self._record = None
                 raise
             # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it:
-            # the change shows other processes that the holder is alive.
-            end = max(max(self._id_time(), until, record.start) + self._settings.lease_ms, record.end + 1)
+            # the change shows other processes that the holder is alive. A clock that is past the last id extends no lease.
+            now = min(self._id_time(), revisions.MAX_MS)
+            end = max(max(now, until, record.start) + self._settings.lease_ms, record.end + 1)
             renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
             if not self._write(self.machine, record, renewed):
                 # An earlier renewal may have arrived although its reply was lost.
@@ -342,6 +344,8 @@ class Lease:
         # The local clock may lag behind, but a clock that is ahead must not take id time from others.
         now = self._id_time()
         start = max(min(now, self._runtime.now_ms() - self._settings.epoch_ms), free_from)
+        # A lease without ids would block this instance even after a wrong clock is right again.
+        revisions.pack(start, machine, 0)
         nonce = self._runtime.random.getrandbits(128).to_bytes(16, "big")
         self._unconfirmed = LeaseRecord(start, max(start, now) + self._settings.lease_ms, nonce, holder)
         return self._write(machine, found, self._unconfirmed)

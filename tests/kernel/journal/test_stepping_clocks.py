@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk.format import schema
+from hbasemk import RevisionOverflowError
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.kernel.instance import Instance
@@ -16,6 +18,7 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
 
 MINUTES = 600_000
+YEAR = 365 * 86_400_000
 
 
 class Died(BaseException):
@@ -124,6 +127,26 @@ def test_clock_step_of_ten_minutes_ahead_and_back_blocks_no_instance(machine: Ma
     second.maintain()
     assert counted(second) == 5
     assert counted(machine.open(3)) == 5
+
+
+@pytest.mark.parametrize("past_ms", [1, 30 * YEAR, 1000 * YEAR])
+def test_a_clock_past_the_last_id_blocks_no_instance_once_it_is_right(machine: Machine, past_ms: int) -> None:
+    first, second, third = machine.open(1), machine.open(2), machine.open(3)
+    add(first, "/a")
+    second.poll()
+    third.poll()
+    machine.step(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) - machine.world.clock() + past_ms)
+    # The first one has a lease, which it renews; the others have none.
+    first.maintain()
+    for instance in (first, second):
+        with pytest.raises(RevisionOverflowError, match="a clock is wrong"):
+            count(instance)
+    third.maintain()
+    machine.step(0)
+    for instance in (first, second, third):
+        assert abs(revisions.ms_of(count(instance)) + revisions.DEFAULT_EPOCH_MS - machine.world.ms) < 1000
+    assert counted(machine.open(4)) == 3
+    assert [str(problem) for problem in IntegrityCheck(third).run()] == []
 
 
 def test_a_writer_that_died_while_its_clock_was_ahead_is_recovered_in_time(machine: Machine) -> None:
