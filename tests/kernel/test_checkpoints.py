@@ -123,6 +123,20 @@ def test_an_instance_that_read_the_revision_before_reads_what_was_kept_from_its_
     straggler.must_be_exact(straggler.other)
 
 
+def test_a_checkpoint_is_noticed_although_a_servers_clock_goes_back(world: World) -> None:
+    behind = [0]
+    store = MemoryStore(world.clock, clocks={schema.CLUSTER: lambda: world.clock() - behind[0]})
+    straggler = Straggler(store, world)
+    for one in checkpoints.all_of(straggler.maker):
+        checkpoints.release(straggler.maker, one.revision, one.number)
+    straggler.other.poll()
+    straggler.other.at(straggler.revision)
+    behind[0] = 4000
+    checkpoints.keep(straggler.maker, straggler.view, START_MS + HOUR)
+    straggler.other.poll()
+    straggler.must_be_exact(straggler.other)
+
+
 def test_the_log_shows_each_revision_in_the_order_of_its_instance(straggler: Straggler) -> None:
     other = straggler.other
     other.poll()

@@ -176,7 +176,7 @@ class CheckpointCells:
     def _announce(self) -> None:
         """Make every instance, and this one, read the lists again after its next poll."""
         self._changes += 1
-        notices.write(self._store, self._runtime)
+        notices.write(self._store, self._runtime, self._journal.checkpoints_notice)
 
     def latest_ms(self) -> int:
         """Return the latest time that the store's clock can show now. Two round trips if it was not measured recently."""
