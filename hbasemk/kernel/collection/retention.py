@@ -9,14 +9,15 @@ from hbasemk.format import schema
 from hbasemk.format.limits import shown
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import FOREVER, LONGEST_MS
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import Cell, Get, NewCell, Put
 
 SHORTEST_MS: Final = 60_000
+_RETENTION: Final = Get(schema.SETTINGS_ROW, columns=(schema.RETENTION,))
 
 
 def read(instance: Instance) -> int | None:
     """Return the retention in ms; None: without limit, so that nothing is collected. One round trip."""
-    (row,) = instance.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.RETENTION,))])
+    (row,) = instance.store.read(schema.CLUSTER, [_RETENTION])
     return decode(row.cells[0].value if row.cells else None)
 
 
@@ -48,10 +49,28 @@ def check(retention_ms: int | None) -> None:
 
 
 def write(instance: Instance, retention_ms: int | None) -> None:
-    """Change the retention; None: without limit. Collectors use it from their next run on. One round trip.
+    """Change the retention; None: without limit. Collectors use it from their next run on. Three round trips.
 
     Raises InvalidValueError for a retention that is not possible.
     """
     check(retention_ms)
     data = FOREVER if retention_ms is None else str(retention_ms).encode()
-    instance.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.RETENTION, data)])])
+    is_written = False
+    while True:
+        (row,) = instance.store.read(schema.CLUSTER, [_RETENTION])
+        before = row.cells[0] if row.cells else None
+        if is_written and before is not None and before.value == data:
+            return
+        cell = NewCell(*schema.RETENTION, data, None if before is None else _later(before, data))
+        expected = None if before is None else before.value
+        instance.store.check_and_write(schema.CLUSTER, schema.RETENTION, expected, Put(schema.SETTINGS_ROW, [cell]))
+        is_written = True
+
+
+def _later(before: Cell, data: bytes) -> int:
+    """Return the timestamp of a cell that replaces ``before``. It depends on no clock.
+
+    So a request that arrives late is hidden by the cells that came after the one that it was to replace. The second step is
+    for a cell with the same value: that one does not make the comparison of such a request fail.
+    """
+    return before.timestamp + (2 if before.value == data else 1)
