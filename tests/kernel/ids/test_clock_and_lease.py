@@ -213,6 +213,20 @@ def test_excessive_clock_skew_is_reported_with_both_times_and_writes_nothing(
     assert good.reader.require(good.head(), "/a").properties == {}
 
 
+@pytest.mark.parametrize("skew", [-6000, -600_000, -50 * 365 * 86_400_000])
+def test_a_clock_that_is_behind_follows_the_revisions_that_its_writer_has_seen(
+    store: MemoryStore, world: World, skew: int
+) -> None:
+    good, bad = open_instance(store, world, mac=1), open_instance(store, world, mac=2, skew_ms=skew)
+    for number in range(5):
+        last = add(good, f"/a{number}")
+        world.advance(4)
+        assert add(bad, f"/b{number}") > last
+    world.advance(6)
+    with pytest.raises(ClockSkewError, match="behind"):
+        add(bad, "/c")
+
+
 @pytest.mark.parametrize("skew", [-4000, 4000])
 def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World, skew: int) -> None:
     good = open_instance(store, world, mac=1)
