@@ -1,12 +1,21 @@
 """Every error that hbasemk raises, as one small tree.
 
 A message says what happened, where, and what to do next. The facts are attributes too, so that programs need not parse
-messages. All errors can be pickled and copied.
+messages. UTF-8 can encode each message, though names may contain lone surrogates. All errors can be pickled and copied.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, Final
+
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Return an undecodable byte of a file name or an argument as ``\\xff``, and any other lone surrogate as ``\\ud800``."""
+    code = ord(found[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
 
 def _rebuild(cls: type[HbasemkError], message: str, fields: dict[str, Any]) -> HbasemkError:
@@ -23,8 +32,9 @@ class HbasemkError(Exception):
     message: str
 
     def __init__(self, message: str, **fields: Any) -> None:
-        super().__init__(message)
-        self.message = message
+        printable = _LONE_SURROGATE.sub(_escape, message)
+        super().__init__(printable)
+        self.message = printable
         self.__dict__.update(fields)
 
     def __str__(self) -> str:
