@@ -17,6 +17,7 @@ from hbasemk.cli.files import STREAM, DiskPath, standard_input
 from hbasemk.cli.session import Decorated, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
+from hbasemk.format.limits import check_message
 from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
 
@@ -85,6 +86,7 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
 )
 @_RETRY_TIMEOUT
 @click.option("--verify/--no-verify", default=True, help="Compare the imported tree with SOURCE at the end.")
+@click.option("-m", "--message", help="The message of each commit. Default: a text about the import.")
 @click.pass_context
 def import_(
     context: click.Context,
@@ -98,6 +100,7 @@ def import_(
     inline_limit: int,
     retry_timeout: float,
     verify: bool,
+    message: str | None,
 ) -> int:
     """Import a directory or a JSON file.
 
@@ -117,6 +120,8 @@ def import_(
     difference, or if the command could not read an entry.
     """
     session: Session = context.obj
+    if message is not None:
+        check_message(message)
     if form == "json":
         for name in ("workers", "exclude", "contents", "inline_limit"):
             if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
@@ -125,17 +130,19 @@ def import_(
                 )
         if Path(source).is_dir():
             raise click.UsageError(f"{source} is a directory; --format json expects a file")
-        return _import_json(session, source, "/" if target is None else target, batch, retry_timeout, verify)
+        return _import_json(session, source, "/" if target is None else target, batch, retry_timeout, verify, message)
     if source == STREAM or not Path(source).is_dir():
         raise click.UsageError(
             f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
         )
     return _import_files(
-        session, Path(source), target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify
+        session, Path(source), target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify, message
     )
 
 
-def _import_json(session: Session, source: str, at: str, batch: int, retry_timeout: float, verify: bool) -> int:
+def _import_json(
+    session: Session, source: str, at: str, batch: int, retry_timeout: float, verify: bool, message: str | None
+) -> int:
     from hbasemk.transfer.json.importer import JsonImport
 
     stream = standard_input("the JSON file") if source == STREAM else None
@@ -147,6 +154,7 @@ def _import_json(session: Session, source: str, at: str, batch: int, retry_timeo
             name=source if stream is None else "standard input",
             batch=batch,
             retry_timeout=retry_timeout,
+            message=message,
             on_progress=progress,
             note=output.complain,
         )
@@ -211,6 +219,7 @@ def _import_files(
     limit: int,
     retry_timeout: float,
     verify: bool,
+    message: str | None,
 ) -> int:
     from hbasemk.transfer.files import entries
     from hbasemk.transfer.files.importer import Import
@@ -238,6 +247,7 @@ def _import_files(
             limit=limit,
             contents=contents,
             retry_timeout=retry_timeout,
+            message=message,
             on_report=on_report,
             note=output.complain,
         )

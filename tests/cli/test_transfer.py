@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import DONE, NO, USAGE, Run
+from tests.support.commands import DONE, NO, USAGE, Run, assert_one_line
 from tests.support.imports import SMALL, on_disk, write_files
 
 
@@ -164,6 +164,33 @@ def test_many_differences_are_summarized_in_a_few_lines(
     assert ran.json["differences"] == 100
     assert ran.err.count("\n") < 30
     assert "80 more" in ran.err
+
+
+def test_an_import_gives_all_its_commits_the_message(run: Run, tree: None, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    assert run("export", "/a", str(tmp_path / "a.json"), "-f", "json").code == DONE
+    newest = run("log", "-n", "1", "--output", "json").json["revision"]
+
+    assert run("import", str(top), "-m", "new texts", "-w", "1", "-b", "3").code == DONE
+    assert run("import", "-f", "json", str(tmp_path / "a.json"), "--at", "/d", "--message", "new texts").code == DONE
+
+    entries = run("log", "--output", "json").lines
+    made = [entry["message"] for entry in entries if entry["revision"] > newest]
+    assert len(made) > 3
+    assert set(made) == {"new texts"}
+
+
+@pytest.mark.parametrize("form", ["files", "json"])
+def test_an_import_with_a_message_that_is_too_long_changes_nothing(run: Run, tmp_path: Path, form: str) -> None:
+    assert run("init").code == DONE
+    source = write_files(tmp_path / "docs", SMALL) if form == "files" else tmp_path / "x.json"
+    if form == "json":
+        source.write_text('{"properties": {"x": 1}, "children": {}}')
+
+    ran = run("import", "-f", form, str(source), "-m", "x" * 65_537)
+
+    assert_one_line(ran, USAGE, "at most 65536 are possible")
+    assert (run("ls").out, run("cat", "/").out) == ("", "")
 
 
 def test_an_interruption_of_the_comparison_says_what_was_imported(

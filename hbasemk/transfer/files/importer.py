@@ -90,7 +90,8 @@ class Import:
     ``workers`` processes commit batches of up to ``batch`` nodes. ``on_report`` is called with every report, for progress;
     ``retry_timeout`` is the number of seconds for which workers retry after outages and conflicts. ``contents`` says which
     contents of files are kept: ``all``, the ``small`` ones of up to ``limit`` bytes, or ``none``. Larger ones than ``limit``
-    become blobs. ``note`` is called with each note as soon as it is known.
+    become blobs. ``message`` is that of each commit; None: a text about the import. ``note`` is called with each note as soon
+    as it is known.
     """
 
     def __init__(
@@ -105,6 +106,7 @@ class Import:
         limit: int = entries.DEFAULT_LIMIT,
         contents: Contents = "all",
         retry_timeout: float = 120.0,
+        message: str | None = None,
         on_report: Callable[[Report, int], None] | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
@@ -113,7 +115,7 @@ class Import:
                 f"cannot import to {url!r}: other processes do not see a repository in memory; use a sqlite:/// or "
                 "hbase:// URL"
             )
-        self._job = Job(url, os.path.abspath(top), _check_target(at), retry_timeout, limit, contents)
+        self._job = Job(url, os.path.abspath(top), _check_target(at), retry_timeout, limit, contents, message)
         self._count = workers
         self._size = batch
         self._exclude = tuple(exclude)
@@ -194,7 +196,10 @@ class Import:
                     tx.set(self._job.at, name, 0)
 
         with self._retry.opened(self._job.url) as repository:
-            self._retry.run(repository, change, f"import of {os.path.basename(self._job.top)}")
+            message = self._job.message
+            self._retry.run(
+                repository, change, f"import of {os.path.basename(self._job.top)}" if message is None else message
+            )
             self._is_first = not repository.head.children(self._job.at, limit=1)
 
     def _levels(self) -> Iterator[list[Entry]]:

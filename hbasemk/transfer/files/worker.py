@@ -37,6 +37,7 @@ class Job:
     """The parameters of all workers of an import.
 
     ``retry_timeout``: seconds for which calls are retried. ``limit``: the largest content in bytes stored in its node.
+    ``message``: that of each commit; None: the number of its batch.
     """
 
     url: str
@@ -45,6 +46,7 @@ class Job:
     retry_timeout: float
     limit: int = entries.DEFAULT_LIMIT
     contents: Contents = "all"
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,12 +216,13 @@ class Worker:
         if not kept and not to_remove:
             return
         left = kept
+        message = f"import batch {batch.number}" if self._job.message is None else self._job.message
         for looked_again in (False, True):
             if looked_again:
                 # Another worker may have just committed the directories; a new poll shows them.
                 self._retry.call(self.repository.refresh)
             added, changed, removed, without_parent = self._retry.run(
-                self.repository, partial(self._apply, kept=left, to_remove=to_remove), f"import batch {batch.number}"
+                self.repository, partial(self._apply, kept=left, to_remove=to_remove), message
             )
             done.added += added
             done.changed += changed

@@ -81,7 +81,8 @@ class JsonImport:
     Existing nodes with the same properties stay, and those without properties receive them. So a failed import resumes when
     it runs again. Nodes that the file does not contain stay; the comparison reports those whose parent it contains. A commit
     takes at most ``batch`` nodes. ``retry_timeout`` is the number of seconds for which calls are retried. ``on_progress``
-    receives the number of nodes that a batch adds and their total, and ``note`` the reason of each wait.
+    receives the number of nodes that a batch adds and their total, and ``note`` the reason of each wait. ``message`` is that
+    of each commit; None: the name of the source.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class JsonImport:
         name: str = "",
         batch: int = 200,
         retry_timeout: float = 120.0,
+        message: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
@@ -104,6 +106,7 @@ class JsonImport:
         self._source = source
         self._at = paths.check_path(at)
         self._name = name or str(source)
+        self._message = f"import of {Path(self._name).name}" if message is None else message
         self._size = batch
         self._retry = StoreRetry(retry_timeout, self._done_again)
         self._note = note
@@ -158,7 +161,7 @@ class JsonImport:
         # Until the batch is counted, for interrupts at any point.
         result.unknown = len(batch)
         try:
-            self._count(batch, self._retry.run(repository, change, f"import of {Path(self._name).name}"))
+            self._count(batch, self._retry.run(repository, change, self._message))
         except BaseException:
             if result.unknown:
                 self._read_outcome(repository, batch, tries)
