@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,10 @@ from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
-    from hbasemk.repository import Repository
-    from hbasemk.snapshot import Snapshot
+    from hbasemk.kernel.diff import NodeChange
+
+MANY, LARGE = 10_000, 1 << 20
+"""The pieces, and their characters, of JSOP that are printed at once."""
 
 
 class _JsopCommand(HyphenCommand):
@@ -163,7 +165,9 @@ def diff(
     Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. The exit code is 1 if
     they differ, or if neither has a node at PATH.
     """
-    from hbasemk.microkernel import MicroKernel
+    from hbasemk.kernel import diff as kernel_diff
+    from hbasemk.repository import instance_of
+    from hbasemk.snapshot import view_of
 
     if null:
         if not paths_only:
@@ -176,36 +180,42 @@ def diff(
             if path not in one:
                 # Raises the error for a missing node, which says whether it was deleted.
                 _ = other[path]
+        instance = instance_of(repository)
+        views = view_of(instance, one), view_of(instance, other)
+        changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
-            return _diff_paths(session, repository, one, other, path, None if depth < 0 else depth)
-        with _as_usage():
-            text = MicroKernel(repository).diff(one.revision, other.revision, path, depth)
-    if session.json or text:
-        output.Reader().print(partial(output.print_json, json.dumps({"diff": text}) if session.json else text))
-    return 1 if text else 0
+            return _print_paths(session, changes, path, None if depth < 0 else depth)
+        return _print_jsop(session, changes, path, depth)
 
 
-def _diff_paths(
-    session: Session,
-    repository: Repository,
-    before: Snapshot,
-    after: Snapshot,
-    path: str,
-    depth: int | None,
-) -> int:
+def _print_jsop(session: Session, changes: Iterable[NodeChange], path: str, depth: int) -> int:
+    """Print changes as JSOP; return the exit code."""
+    from hbasemk.jsop import write
+    from hbasemk.jsop.writer import pieces
+    from hbasemk.microkernel.jsop_diff import operations_of
+    from hbasemk.store.sizes import by_size
+
+    operations = operations_of(changes, path, depth)
+    reader = output.Reader()
+    if session.json:
+        reader.print(partial(output.print_json, json.dumps({"diff": write(operations)})))
+    elif operations:
+        # In parts, since the text of a large tree takes much memory.
+        for part in by_size(pieces(operations), len, MANY, LARGE):
+            reader.print(partial(output.print_json, "".join(part), end=""))
+        reader.print(partial(output.print_json, ""))
+    return 1 if operations else 0
+
+
+def _print_paths(session: Session, changes: Iterable[NodeChange], path: str, depth: int | None) -> int:
     """Print the paths of the nodes that JSOP of this depth shows; return the exit code."""
     from hbasemk.format import paths
-    from hbasemk.kernel.diff import diff
-    from hbasemk.repository import instance_of
-    from hbasemk.snapshot import view_of
 
-    instance = instance_of(repository)
-    views = view_of(instance, before), view_of(instance, after)
     lowest = None if depth is None else paths.depth(path) + depth + 1
     on_lowest: set[str] = set()
     code = 0
     reader = output.Reader()
-    for change in diff(instance, *views, path, depth):
+    for change in changes:
         code = 1
         if lowest is None or paths.depth(change.path) < lowest:
             reader.print(partial(session.rows, [[change.path]], ["path"]))

@@ -30,7 +30,20 @@ def write(operations: Iterable[Operation]) -> str:
 
     Raises InvalidPathError and InvalidValueError for paths, names and values that the parser would reject.
     """
-    return "\n".join([_operation(operation) for operation in operations])
+    return "".join(pieces(operations))
+
+
+def pieces(operations: Iterable[Operation]) -> Iterator[str]:
+    """Yield the text of :func:`write` in pieces, each with the names and properties of at most one node."""
+    line_end = ""
+    for operation in operations:
+        if isinstance(operation, AddNode):
+            paths.parent(paths.check_path(operation.path))
+            yield f"{line_end}+{_path(operation.path)}:"
+            yield from _node_pieces(operation.node)
+        else:
+            yield line_end + _operation(operation)
+        line_end = "\n"
 
 
 def write_value(value: Writable) -> str:
@@ -42,44 +55,42 @@ def write_value(value: Writable) -> str:
 
 def write_node(node: JsonNode) -> str:
     """Write ``node`` with its subtree as JSON; raise InvalidPathError or InvalidValueError for invalid names and values."""
-    parts: list[str] = []
-    pending = [_begin(node, parts)]
+    return "".join(_node_pieces(node))
+
+
+def _node_pieces(node: JsonNode) -> Iterator[str]:
+    last = _begin(node)
+    yield last
+    pending = [iter(node.children.items())]
     while pending:
         for name, child in pending[-1]:
-            # Only the parent's opening brace is a part of its own: no value is a single brace.
-            parts.append(f"{'' if parts[-1] == '{' else ','}{quote(paths.check_name(name))}:")
-            pending.append(_begin(child, parts))
+            yield f"{'' if last == '{' else ','}{quote(paths.check_name(name))}:"
+            last = _begin(child)
+            yield last
+            pending.append(iter(child.children.items()))
             break
         else:
             pending.pop()
-            parts.append("}")
-    return "".join(parts)
+            last = "}"
+            yield last
 
 
-def _begin(node: JsonNode, parts: list[str]) -> Iterator[tuple[str, JsonNode]]:
-    """Write a node's opening brace and properties; return an iterator over its children."""
+def _begin(node: JsonNode) -> str:
+    """Return a node's opening brace and properties."""
     if not node.properties.keys().isdisjoint(node.children):
         duplicates = sorted(node.properties.keys() & node.children.keys())
         raise InvalidValueError(
             f"{duplicates[0]!r} is the name of a property and of a child; it can only be one of them"
         )
-    parts.append("{")
-    if node.properties:
-        parts.append(
-            ",".join(
-                [f"{quote(paths.check_name(name))}:{write_value(value)}" for name, value in node.properties.items()]
-            )
-        )
-    return iter(node.children.items())
+    properties = [f"{quote(paths.check_name(name))}:{write_value(value)}" for name, value in node.properties.items()]
+    return "{" + ",".join(properties)
 
 
 def _operation(operation: Operation) -> str:
+    """Return the text of an operation that adds no node."""
     if isinstance(operation, SetProperty):
         path = paths.join(paths.check_path(operation.path), paths.check_name(operation.name))
         return f"^{_path(path)}:{'null' if operation.value is None else write_value(operation.value)}"
-    if isinstance(operation, AddNode):
-        paths.parent(paths.check_path(operation.path))
-        return f"+{_path(operation.path)}:{write_node(operation.node)}"
     if isinstance(operation, Remove):
         return f"-{_path(operation.path)}"
     if isinstance(operation, Move):

@@ -19,7 +19,12 @@ def json_node(state: NodeState) -> JsonNode:
 
 
 def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
-    """Write changes as JSOP that turns one tree into the other; empty if the trees are equal.
+    """Write changes as JSOP; see :func:`operations_of`."""
+    return jsop.write(operations_of(changes, path, depth))
+
+
+def operations_of(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> list[jsop.Operation]:
+    """Return the operations that turn one tree into the other; none if the trees are equal.
 
     Changes more than ``depth`` levels below ``path`` (negative: unlimited) appear only as ``^"/p":{}``, where ``/p`` is the
     topmost node below that depth. An added subtree is shown down to that depth, its top in any case. Removals come first, so
@@ -64,9 +69,8 @@ def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = 
                 (unset if value is None else changed).append(jsop.SetProperty(changed_path, name, value))
         else:
             cut_off.add(_topmost(changed_path, limit))
-    operations: list[jsop.Operation] = [*removed, *unset, *added, *changed]
-    operations += [jsop.ChangedSubtree(subtree) for subtree in sorted(cut_off, key=paths.key)]
-    return jsop.write(operations)
+    deeper = [jsop.ChangedSubtree(subtree) for subtree in sorted(cut_off, key=paths.key)]
+    return [*removed, *unset, *added, *changed, *deeper]
 
 
 def _is_within(path: str | None, limit: int | None) -> bool:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hbasemk import connect
+from hbasemk import MicroKernel, connect
 from tests.support.commands import run_captured
+
+ROOT = Path(__file__).parents[2]
 
 
 class Tool:
@@ -55,6 +57,33 @@ def test_commit_nodes_diff_and_log(tool: Tool) -> None:
     tool("commit", '+"/a":{', code=2)
     tool("commit", '-"/none"', code=1)
     tool("diff", "zz", code=2)
+
+
+PRINT_WITH_LITTLE_MEMORY = """
+import contextlib, sys
+from hbasemk.cli.main import main
+from tests.support.memory_use import little_memory
+with little_memory(int(sys.argv[1])), contextlib.suppress(SystemExit):
+    main(sys.argv[2:])
+"""
+
+
+def test_a_large_diff_is_printed_in_parts(tool: Tool) -> None:
+    with connect(tool.url, poll_interval=0) as repository:
+        before = repository.head.revision
+        for number in range(40):
+            repository.run(lambda tx: tx.add(f"/n{number}", {"text": f"{number:06}" * 40_000}))  # noqa: B023
+
+    words = ["30000000", "--url", tool.url, "diff", before]
+    ran = subprocess.run(
+        [sys.executable, "-c", PRINT_WITH_LITTLE_MEMORY, *words], capture_output=True, check=False, cwd=ROOT
+    )
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert len(ran.stdout) > 9_600_000
+    with connect(tool.url, poll_interval=0) as repository:
+        text = MicroKernel(repository).diff(before, repository.head.revision)
+    assert ran.stdout.decode() == text + "\n"
 
 
 def test_branch_commit_rebase_reset_merge(tool: Tool) -> None:
