@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hbasemk.errors import BranchError, CheckpointError, StoreError, StoreUnknownError
+from hbasemk.errors import BranchError, CheckpointError, ClosedError, StoreError, StoreUnknownError
 from hbasemk.format import revisions
 from hbasemk.format.checkpoint import SHARED, CheckpointList, Entry, digest_of, revision_of
 from hbasemk.format.journal_row import BranchView
@@ -97,8 +97,11 @@ def keep(
     try:
         cells.change(view.revision, change)
         is_protected = fence.protect(instance.store, instance.runtime, floor)
-    except StoreError as error:
-        if not shared:
+        if is_protected:
+            instance.outcomes.quietly(cells.remove_expired)
+    except BaseException as error:
+        # Other exceptions than errors are interrupts such as Ctrl-C.
+        if not shared and (isinstance(error, StoreError) or not isinstance(error, Exception)):
             _give_up(instance, view.revision, kept.number, error)
         raise
     if not is_protected:
@@ -106,7 +109,6 @@ def keep(
         _remove(instance, view.revision, kept.number)
         instance.journal.fence.refresh()
         raise instance.journal.collected(view)
-    instance.outcomes.quietly(cells.remove_expired)
     return Checkpoint(view.revision, *kept)
 
 
@@ -119,12 +121,17 @@ def _remove(instance: Instance, revision: int, number: int) -> None:
     instance.checkpoint_cells.change(revision, change)
 
 
-def _give_up(instance: Instance, revision: int, number: int, error: StoreError) -> None:
-    """Remove an entry that no caller has received, after an error; raise StoreUnknownError if it may still exist."""
+def _give_up(instance: Instance, revision: int, number: int, error: BaseException) -> None:
+    """Remove an entry that no caller has received, after an error of the store or an interrupt.
+
+    After an error, raise StoreUnknownError if it may still exist.
+    """
     try:
         with time_limit(instance.runtime, BRIEFLY):
             _remove(instance, revision, number)
-    except StoreError:
+    except (StoreError, ClosedError):
+        if not isinstance(error, StoreError):
+            return
         raise StoreUnknownError(
             f"the store at {instance.location} failed while the checkpoint {name_of(revision, number)} was made ({error}), and "
             "again when it should be removed; it may exist. If it does, release it, or wait until it expires."

@@ -301,6 +301,28 @@ def test_a_checkpoint_that_no_caller_received_holds_nothing_back(world: World, r
     assert all(entry.name in str(raised.value) for entry in left)
 
 
+@pytest.mark.parametrize(
+    "last", [1, 2, 3], ids=["after the write", "after the notice", "while expired ones are removed"]
+)
+def test_an_interrupted_checkpoint_holds_nothing_back(world: World, last: int) -> None:
+    one, faulty = faulty_instance(world)
+    calls: list[Call] = []
+
+    def interrupt(call: Call) -> None:
+        if calls or (call.method, call.table) == ("check_and_write", schema.CLUSTER):
+            calls.append(call)
+        if len(calls) == last:
+            faulty.after = None
+            raise KeyboardInterrupt
+
+    faulty.after = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.keep_for(one, one.head(), HOUR)
+
+    assert len(calls) == last
+    assert checkpoints.all_of(one) == []
+
+
 @pytest.mark.parametrize("transactions", [False, True])
 def test_a_branch_that_no_caller_received_holds_nothing_back(world: World, transactions: bool) -> None:
     one, faulty = faulty_instance(world, transactions=transactions)
