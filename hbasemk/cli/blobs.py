@@ -47,8 +47,8 @@ def blob_get(session: Session, blob_id: str, file: str | None) -> None:
 
     Writes the blob with the given ID to FILE (default and -: standard output).
     """
+    from hbasemk.named_errors import naming
     from hbasemk.transfer import own_files
-    from hbasemk.transfer.named_errors import naming
 
     with session.open() as repository:
         if file is None or file == STREAM:

@@ -10,7 +10,6 @@ stored renews the cell ``used`` (``docs/protocol.md``, section 9).
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from hbasemk.format.blob_use import USED
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Cell, Column, Get, NewCell, Put
+from hbasemk.temporary_file import TemporaryFile
 
 CHUNK: Final = 1024 * 1024
 SPOOL: Final = 8 * CHUNK
@@ -67,11 +67,12 @@ class Blobs:
 
         If ``durable`` is False, the blob may become durable only with the next durable commit, such as the one that refers
         to it. Errors of the stream propagate, and no blob is stored then. The stream is not closed. Raises
-        InvalidValueError if ``stream`` is not a binary stream or yields anything but bytes.
+        InvalidValueError if ``stream`` is not a binary stream or yields anything but bytes, and an OSError that names the
+        folder if there is no space for a temporary file.
         """
         digest = hashlib.sha256()
         length = 0
-        with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
+        with TemporaryFile(in_memory=SPOOL) as spool:
             while block := _read(stream):
                 digest.update(block)
                 spool.write(block)
@@ -79,8 +80,8 @@ class Blobs:
             key = digest.digest()
             while not self._renew(key, head := self.head(key), durable=durable):
                 if not head.is_complete:
-                    spool.seek(0)
-                    self._upload(key, spool, self._upload_ms(head))  # type: ignore[arg-type]
+                    spool.rewind()
+                    self._upload(key, spool, self._upload_ms(head))
                     # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
                     if self.use(key, head, length, durable=durable):
                         break
@@ -162,7 +163,7 @@ class Blobs:
     def _nonce(self) -> bytes:
         return self._runtime.random.getrandbits(8 * blob_use.NONCE_BYTES).to_bytes(blob_use.NONCE_BYTES, "big")
 
-    def _upload(self, key: bytes, spool: BinaryIO, at: int | None) -> None:
+    def _upload(self, key: bytes, spool: TemporaryFile, at: int | None) -> None:
         puts: list[Put] = []
         number = 0
         while block := spool.read(CHUNK):

@@ -15,6 +15,7 @@ from typing import Final, TypeGuard
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
+from hbasemk.named_errors import naming
 from hbasemk.snapshot import Node, Snapshot, instance_of_snapshot
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
@@ -32,7 +33,6 @@ from hbasemk.transfer.files.entries import (
     entry_of,
 )
 from hbasemk.transfer.json.exporter import export_json
-from hbasemk.transfer.named_errors import naming
 
 PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000

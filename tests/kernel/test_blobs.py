@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import io
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hbasemk.format import schema
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Scan
 from hbasemk.store.memory import MemoryStore
+from tests.support.full_disk import largest_file
 from tests.support.repositories import problems
 
 
@@ -70,3 +72,19 @@ def test_stream_without_data_at_the_moment_is_not_at_its_end(repo: Repository) -
         with pytest.raises(InvalidValueError, match="binary stream"):
             repo.blobs.write(stream)  # type: ignore[arg-type]
     assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []
+
+
+def test_a_full_disk_for_the_temporary_file_is_named(
+    repo: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said only: File too large."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    content = b"x" * (9 * 1024 * 1024)
+
+    with largest_file(1_000_000), pytest.raises(OSError, match="too large") as raised:
+        repo.blobs.write(content)
+
+    assert raised.value.filename == f"a temporary file in {tmp_path} (TMPDIR)"
+    assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []
+    ref = repo.blobs.write(content)
+    assert repo.blobs.length(ref) == len(content)

@@ -131,8 +131,8 @@ class Import:
     def run(self) -> Result:
         """Run the import. After KeyboardInterrupt it can run again and resumes.
 
-        Raises OSError if the directory cannot be listed, InvalidChangeError if ``at`` is a node with children that no
-        import made, and HbasemkError for errors of workers.
+        Raises OSError if the directory cannot be listed or temporary files have no space, InvalidChangeError if ``at`` is a
+        node with children that no import made, and HbasemkError for errors of workers.
         """
         began = time.monotonic()
         self._workers.clear()
@@ -288,7 +288,7 @@ class Import:
             answer = worker.pipe.recv()
         except (EOFError, OSError):
             return None
-        if isinstance(answer, HbasemkError):
+        if isinstance(answer, Exception):
             raise answer
         assert isinstance(answer, Report)
         worker.batch = None
@@ -367,7 +367,7 @@ class Import:
                     with Deferred():
                         if self._take_answer(worker) is not None:
                             continue
-                except HbasemkError as error:
+                except (HbasemkError, OSError) as error:
                     self.result.notes.append(f"the last batch of worker process {worker.process.pid} failed: {error}")
                 worker.batch = None
 

@@ -79,6 +79,10 @@ class Report:
     notes: Sequence[str]
 
 
+BatchResult: TypeAlias = Report | HbasemkError | OSError
+"""The result of a batch, or the error that ends the import."""
+
+
 def work(job: Job, pipe: Connection) -> None:
     """Run one worker until its parent sends the end or dies."""
     # Ctrl-C reaches the whole group; the parent decides, so that no batch is interrupted.
@@ -103,13 +107,14 @@ def _work(job: Job, reader: FileReader, pipe: Connection) -> None:
             if batch is None:
                 return
             try:
-                answer: Report | HbasemkError = worker.do(batch)
+                answer: BatchResult = worker.do(batch)
             except ReaderDiedError:
                 # This process ends as well. The parent replaces both, and gives the batch to another worker.
                 return
-            except HbasemkError as error:
+            except (HbasemkError, OSError) as error:
+                # Each process would fail in the same way, for example if there is no space for temporary files.
                 answer = error
-            if not _send(pipe, answer) or isinstance(answer, HbasemkError):
+            if not _send(pipe, answer) or isinstance(answer, Exception):
                 return
     finally:
         worker.repository.close()
@@ -124,7 +129,7 @@ def _next(pipe: Connection) -> Batch | None:
     return batch
 
 
-def _send(pipe: Connection, answer: Report | HbasemkError) -> bool:
+def _send(pipe: Connection, answer: BatchResult) -> bool:
     """Send an answer to the parent; return False if it died."""
     try:
         pipe.send(answer)
@@ -156,7 +161,7 @@ class Worker:
         self.repository: Repository = self._retry.opened(job.url)
 
     def do(self, batch: Batch) -> Report:
-        """Read the batch's entries and commit the changes; raises HbasemkError if that is not possible.
+        """Read the batch's entries and commit the changes; raises HbasemkError or OSError if that is not possible.
 
         This takes one commit, or several if the contents are large, so that memory stays bounded.
         """

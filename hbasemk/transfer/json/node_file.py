@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, TypeAlias
 
 from hbasemk.format.values import Encoded
-from hbasemk.transfer.named_errors import naming
+from hbasemk.temporary_file import TemporaryFile
 
 Nodes: TypeAlias = list[tuple[str, Encoded]]
 """Paths with encoded properties, parents first."""
@@ -29,7 +27,7 @@ class NodeFile:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed by __exit__
+        self._file = TemporaryFile()
 
     def write(self, nodes: Iterable[tuple[str, Encoded]]) -> Iterator[int]:
         """Append nodes; yield the number of nodes of each batch as soon as it is written. Raises OSError."""
@@ -46,15 +44,13 @@ class NodeFile:
 
     def _append(self, batch: Nodes) -> int:
         data = marshal.dumps(batch)
-        with _named():
-            self._file.write(_LENGTH.pack(len(data)))
-            self._file.write(data)
+        self._file.write(_LENGTH.pack(len(data)))
+        self._file.write(data)
         return len(batch)
 
     def batches(self) -> Iterator[Nodes]:
         """Yield all batches from the beginning. Raises OSError."""
-        with _named():
-            self._file.seek(0)
+        self._file.rewind()
         while head := self._file.read(_LENGTH.size):
             batch: Nodes = marshal.loads(self._file.read(_LENGTH.unpack(head)[0]))
             yield batch
@@ -65,14 +61,4 @@ class NodeFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # It cannot flush what it could not write, but closes the file.
-        with contextlib.suppress(OSError):
-            self._file.close()
-
-
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise naming(error, f"a temporary file in {tempfile.gettempdir()} (TMPDIR)") from error
+        self._file.__exit__(kind, error, trace)

@@ -22,6 +22,8 @@ from hbasemk.store.sqlite import SqliteStore
 from hbasemk.transfer.files.entries import Contents, Entry, Skipped
 from hbasemk.transfer.files.reader import FileReader, Files, ReaderJob
 from hbasemk.transfer.files.worker import Batch
+from tests.support.commands import process
+from tests.support.full_disk import largest_file
 from tests.support.imports import (
     AT,
     assert_imported,
@@ -162,3 +164,20 @@ def test_a_large_file_that_cannot_be_read_to_its_end_is_reported(
     monkeypatch.undo()
     theirs.close()
     ours.close()
+
+
+def test_an_import_without_space_for_temporary_files_names_their_folder(url: str, tmp_path: Path) -> None:
+    """Each worker died with a traceback, and another one repeated its batch."""
+    top = write_files(tmp_path / "in", {"large": b"x" * (9 * 1024 * 1024)})
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    arguments = ("--url", url, "import", str(top), "--at", AT, "--workers", "2")
+
+    with largest_file(4_000_000):
+        # The processes inherit the limit.
+        ran = process(*arguments, env={**os.environ, "TMPDIR": str(folder)})
+
+    assert ran.returncode == 1
+    assert f"hbasemk: a temporary file in {folder} (TMPDIR): File too large" in ran.stderr.decode().splitlines()
+    assert b"Traceback" not in ran.stderr
+    assert process(*arguments).returncode == 0
