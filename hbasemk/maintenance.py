@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from hbasemk.errors import ClosedError, FormatError, HbasemkError
 from hbasemk.interrupts import Deferred, start_thread
@@ -307,6 +307,13 @@ class LiveInstance(Instance):
     def _close_in_time(self, seconds: float) -> None:
         with time_limit(self.runtime, seconds):
             self.close()
+
+    def __reduce__(self) -> NoReturn:
+        # Snapshots, nodes, transactions and blobs refer to it.
+        raise TypeError(
+            f"cannot pickle an object of the repository at {self.location}: it belongs to this process; pass the URL with a path "
+            "or a revision, and call hbasemk.connect in the other process"
+        )
 
     def is_own(self) -> bool:
         """Return whether this process opened the instance; a forked child has copies of its parent's instances."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import pickle
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +164,31 @@ def test_a_repository_in_an_argument_of_another_process_says_what_to_pass_instea
         pytest.raises(TypeError, match=r"cannot pickle <Repository memory.*; pass its URL, and call hbasemk\.connect"),
     ):
         pickle.dumps(repo)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda repo: repo.head,
+        lambda repo: repo.head["/"],
+        lambda repo: repo.transaction(),
+        lambda repo: repo.branch(),
+        lambda repo: repo.watch("/"),
+        lambda repo: repo.checkpoint(60),
+        lambda repo: repo.blobs,
+    ],
+    ids=["snapshot", "node", "transaction", "branch", "watch", "checkpoint", "blobs"],
+)
+def test_a_part_of_a_repository_in_an_argument_of_another_process_says_what_to_pass_instead(
+    part: Callable[[hbasemk.Repository], object],
+) -> None:
+    """A pool of processes said of a node or a snapshot: cannot pickle '_thread.RLock' object."""
+    with hbasemk.connect("memory://", poll_interval=0) as repo:
+        one = part(repo)
+        with pytest.raises(TypeError, match=r"cannot pickle .*memory.*; pass .* URL.* call hbasemk\.connect"):
+            pickle.dumps(one)
+        # A copy stays in this process.
+        assert type(copy.copy(one)) is type(one)
 
 
 def test_errors_can_be_pickled() -> None:
