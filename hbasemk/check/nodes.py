@@ -20,7 +20,7 @@ from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError
-from hbasemk.format import paths, schema, values
+from hbasemk.format import paths, revisions, schema, values
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
@@ -320,6 +320,12 @@ class NodesCheck:
         if absent and self._context.is_trimmed(version):
             detail = f"{what}: written after its revision was swept; invisible, and deleted by hbasemk collect --full"
             yield Problem(kinds.LATE, path, text(version), detail, kinds.NOTE)
+        elif absent and revisions.is_branch(version) and self._context.is_collected(version):
+            # A process slept while a collector deleted its branch (protocol, section 9).
+            detail = (
+                f"{what}: written by a branch revision without a row; invisible, and deleted by hbasemk collect --full"
+            )
+            yield Problem(kinds.NO_ROW, path, text(version), detail, severity)
         elif absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
             repairable = not visible and self._context.is_lease_over(version)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.check import IntegrityCheck
+from hbasemk.check import IntegrityCheck, Repair
 from hbasemk.check import problem as kinds
 from hbasemk.errors import (
     BranchError,
@@ -180,6 +180,27 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
     assert {one.severity for one in IntegrityCheck(fresh).run()} <= {kinds.LEFTOVER}
     passed_rows.collect(Run(fresh, fresh.journal.fence.refresh(), Counter(), True, lambda _: None, full=True))
     assert not list(IntegrityCheck(fresh).run())
+
+
+@BOTH_ORDERS
+def test_the_check_names_the_command_that_deletes_late_cells_of_a_deleted_branch(
+    store: MemoryStore, world: World
+) -> None:
+    """It said that --repair can repair them, which changed nothing."""
+    one = open_instance(store, world)
+    commit(one, AddNode("/a", {"p": 0}))
+    at = commit_on_branch(one, one.begin_branch(one.head()), [SetProperty("/a", "p", 1)])
+    collected_branch(one, store, world, at)
+    # The marker of a deleted cell would hide a second one of the same column.
+    store.write(schema.NODES, [Put(paths.key("/a"), [NewCell(*schema.property_column("q"), b"\x01", at)])])
+
+    (found,) = IntegrityCheck(one).run()
+
+    assert (found.kind, found.severity, found.repairable) == (kinds.NO_ROW, kinds.LEFTOVER, False)
+    assert "hbasemk collect --full" in found.detail
+    assert Repair(one).repair(found) is None
+    Collector(one).run(RETENTION_MS, full=True)
+    assert not list(IntegrityCheck(one).run())
 
 
 @BOTH_ORDERS
