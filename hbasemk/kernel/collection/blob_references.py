@@ -27,6 +27,8 @@ MOST_BITS: Final = 1 << 29
 DEEPER: Final = 1000
 """The largest number of versions of one column in one read."""
 ROWS: Final = 100
+PROPERTY: Final = bytes([schema.PROPERTY])
+"""How the qualifier of a property begins. The qualifier of a damaged cell may be empty."""
 VERSIONS: Final = 8
 """The versions of a column in the first read of its row; columns that have more are read on their own."""
 
@@ -85,7 +87,7 @@ def _deep(cells: Iterable[Cell]) -> dict[bytes, int]:
     return {
         qualifier: oldest[qualifier]
         for qualifier, count in counts.items()
-        if count == VERSIONS and qualifier[0] == schema.PROPERTY
+        if count == VERSIONS and qualifier[:1] == PROPERTY
     }
 
 
@@ -103,7 +105,7 @@ def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier:
 
 def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:
     for cell in cells:
-        if cell.qualifier[0] == schema.PROPERTY:
+        if cell.qualifier[:1] == PROPERTY:
             # A value that cannot be decoded ends the run: what it refers to is unknown.
             for blob in values.blobs_of(cell.value):
                 with suppress(ValueError):

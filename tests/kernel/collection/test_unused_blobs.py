@@ -336,6 +336,19 @@ def test_a_reference_that_cannot_be_decoded_ends_the_run(one: Instance, store: M
     store.write(schema.NODES, [Put(b"\0\1/z", [NewCell(schema.DATA, b"\x01q", b"\x02\x01", revision)])])
 
 
+def test_a_column_without_a_name_refers_to_nothing(one: Instance, store: MemoryStore, world: World) -> None:
+    """It ended the run with IndexError. Readers ignore such a column, and the integrity check reports it."""
+    write(one, b"content")
+    revision = commit(one, SetProperty("/z", "q", 1))
+    damaged = [CellVersion(schema.DATA, b"", revision - at) for at in range(20)]
+    store.write(
+        schema.NODES, [Put(b"\0\1/z", [NewCell(schema.DATA, b"", b"\x01", cell.timestamp)]) for cell in damaged]
+    )
+    world.advance(30 * HOUR)
+    assert collect(one).cells["unused blobs"] == 1
+    store.delete(schema.NODES, [Delete(b"\0\1/z", damaged)])
+
+
 def test_a_set_of_references_contains_what_was_added_and_little_else() -> None:
     found = ReferenceSet(2000, b"salt")
     keys = [number.to_bytes(32, "big") for number in range(200_000)]
