@@ -45,6 +45,15 @@ class Branch:
         instance = self._instance()
         return Snapshot(instance, instance.at(self._at))
 
+    @property
+    def base(self) -> Snapshot:
+        """The snapshot of trunk on which the branch is based, the same in every process; :meth:`rebase` changes it.
+
+        ``repo.diff(branch.base, branch.head)`` yields the changes of the branch.
+        """
+        instance = self._instance()
+        return Snapshot(instance, instance.branch(self._at).trunk)
+
     def run(
         self,
         change: Callable[[Transaction], T],

@@ -15,7 +15,8 @@ class OpenBranch:
     """A branch that is neither merged nor rebased nor abandoned; ``repo.resume_branch(revision)`` continues it.
 
     ``revision`` is its newest revision and ``first`` its first one, both as text. ``base`` is the trunk revision on which it is
-    based, and ``message`` that of :meth:`Repository.branch`. ``begun`` and ``time`` are the times in ``first`` and ``revision``,
+    based, and ``message`` that of :meth:`Repository.branch`. On HBase ``repo.at(base)`` may be another snapshot than
+    :attr:`Branch.base`. ``begun`` and ``time`` are the times in ``first`` and ``revision``,
     in UTC. ``writer`` is the process that made ``revision``, as ``hbasemk status`` names the holders of leases; None if that
     is no longer recorded.
     """
