@@ -18,8 +18,8 @@ T = TypeVar("T")
 class Branch:
     """A private line of revisions on a fixed trunk snapshot; created by :meth:`Repository.branch`.
 
-    The end of a ``with`` block merges it, unless the block raised, or merged or abandoned it itself. A branch survives its
-    process: ``repo.resume_branch(branch.revision)`` continues it in any other.
+    The end of a ``with`` block merges it, or abandons it if it has no effect, unless the block raised, or merged or abandoned
+    it itself. A branch survives its process: ``repo.resume_branch(branch.revision)`` continues it in any other.
     """
 
     def __init__(self, instance: Callable[[], Instance], head: int) -> None:
@@ -81,14 +81,20 @@ class Branch:
     def merge(self, message: str | None = None) -> str:
         """Commit the net effect of the branch to trunk as one revision, and return it.
 
-        ``message`` describes the revision (None: the branch's message). Raises ConflictError and changes nothing if trunk and
-        the branch changed the same property or child; :meth:`rebase` shows where.
+        ``message`` describes the revision (None: the branch's message). A branch without effect makes no revision and stays
+        open, until :meth:`abandon` ends it; the result is then the revision of the head.
+
+        Raises ConflictError and changes nothing if trunk and the branch changed the same property or child; :meth:`rebase`
+        shows where.
         """
+        return self._merge(message, abandons=False)
+
+    def _merge(self, message: str | None, *, abandons: bool) -> str:
         if message is not None:
             limits.check_message(message)
         instance = self._instance()
         instance.poll()
-        self._merged = revisions.to_text(instance.merge_branch(self._at, message))
+        self._merged = revisions.to_text(instance.merge_branch(self._at, message, abandons=abandons))
         return self._merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
@@ -130,4 +136,4 @@ class Branch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and self._merged is None and not self._abandoned:
-            self.merge()
+            self._merge(None, abandons=True)

@@ -359,9 +359,9 @@ class Instance:
         """Commit on the newest revision of a branch; see :meth:`Branches.commit`."""
         return self.branches.commit(revision, source, message, begun)
 
-    def merge_branch(self, revision: int, message: str | None) -> int:
+    def merge_branch(self, revision: int, message: str | None, *, abandons: bool = False) -> int:
         """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`."""
-        return self.branches.merge(revision, message)
+        return self.branches.merge(revision, message, abandons=abandons)
 
     def rebase_branch(self, revision: int, base: View, message: str | None = None) -> int:
         """Move a branch to another view of trunk; return its newest revision there; see :func:`rebase.rebase`."""

@@ -167,10 +167,11 @@ class Branches(BranchCommits):
     # --- merge -------------------------------------------------------------------------------------------
 
     @within_retry_timeout
-    def merge(self, revision: int, message: str | None) -> int:
+    def merge(self, revision: int, message: str | None, *, abandons: bool = False) -> int:
         """Commit the branch's net effect to trunk as one revision; return it, or the current head if there is no effect.
 
-        ``message`` describes the revision (None: the branch's message).
+        ``message`` describes the revision (None: the branch's message). A merge without effect leaves the branch open, or
+        ``abandons`` it.
         Raises ConflictError if trunk has changed since the base what the branch wrote or depends on; both sides are then
         unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers. Raises it
         also, with the merged revision, if a concurrent commit to the branch is not part of the merge.
@@ -188,6 +189,11 @@ class Branches(BranchCommits):
         plan = change_set.of_nodes(nodes)
         if is_noop:
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
+            if abandons:
+                # The merge has succeeded: after an error, a later sweep abandons the branch. If another process has committed
+                # to the branch meanwhile, it stays open.
+                with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
+                    self._heads.abandon(state.root, revision)
             return self._journal.head.revision
         tried: list[int] = []
         end = MergeEnd(self._claims, state.root, revision)

@@ -6,10 +6,11 @@ import datetime
 
 import pytest
 
-from hbasemk import FormatError, OpenBranch, Repository
+from hbasemk import FormatError, OpenBranch, Repository, StoreNotAppliedError
 from hbasemk.format import revisions, schema
 from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.hbase import HBase
 from tests.support.repositories import Instances, instances
 
@@ -111,3 +112,61 @@ def test_a_branch_that_another_process_continues_keeps_its_message(
     merged = resumed.merge(given)
     (entry,) = (entry for entry in one.log() if entry.revision == merged)
     assert entry.message == (given or "ü draft")
+
+
+def test_the_end_of_a_block_ends_a_branch_without_effect(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a", {"n": 1}))
+    head = repo.head.revision
+    with repo.branch("no change") as branch:
+        pass
+    assert (branch.merged, repo.branches()) == (head, [])
+    with repo.branch("there and back") as branch:
+        branch.run(lambda tx: tx.set("/a", "n", 2))
+        branch.run(lambda tx: tx.set("/a", "n", 1))
+    assert (branch.merged, repo.branches()) == (head, [])
+
+
+def test_a_merge_without_effect_leaves_the_branch_open(opened: Instances) -> None:
+    repo = opened()
+    branch = repo.branch("no change yet")
+    assert branch.merge() == repo.head.revision
+    assert names(repo.branches()) == ["no change yet"]
+    branch.run(lambda tx: tx.add("/a"))
+    branch.merge()
+    assert repo.branches() == []
+    assert repo.head.children("/") == ["a"]
+
+
+def test_a_branch_without_effect_stays_open_if_another_process_commits_to_it(opened: Instances) -> None:
+    store = FaultyStore(opened.new_store())
+    one, two = opened(store), opened()
+
+    def commit_elsewhere(call: Call) -> None:
+        if call.method == "check_and_write":
+            store.before = None
+            two.resume_branch(first).run(lambda tx: tx.add("/a"))
+
+    with one.branch("shared") as branch:
+        first = branch.revision
+        store.before = commit_elsewhere
+    assert store.before is None
+    (found,) = two.branches()
+    two.resume_branch(found.revision).merge()
+    assert one.refresh().children("/") == ["a"]
+
+
+def test_a_block_without_effect_succeeds_although_its_branch_cannot_be_ended(opened: Instances) -> None:
+    store = FaultyStore(opened.new_store())
+    repo = opened(store, retry_timeout=0)
+
+    def refuse(call: Call) -> None:
+        if call.method == "check_and_write":
+            raise StoreNotAppliedError("the test refuses this")
+
+    with repo.branch("no change") as branch:
+        store.before = refuse
+    assert branch.merged == repo.head.revision
+    store.before = None
+    assert names(repo.branches()) == ["no change"]
+    branch.abandon()
