@@ -162,8 +162,9 @@ class CheckpointError(RevisionError):
 class ConflictError(HbasemkError):
     """Another revision changed a column that this commit wrote or depends on; nothing of the commit remains.
 
-    ``path`` and ``column`` name the first conflict. ``revision`` is this commit's id, None for a serializable transaction
-    that only read; ``other`` is the id of the revision that won. Both are in text form.
+    ``path`` and ``column`` name the first conflict. ``column`` is a text such as ``property 'title'`` or ``child 'news'``, or
+    ``existence`` if the other revision added or removed the node. ``revision`` is this commit's id, None for a serializable
+    transaction that only read; ``other`` is the id of the revision that won. Both are in text form.
     """
 
     path: str

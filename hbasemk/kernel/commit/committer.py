@@ -181,7 +181,7 @@ class Committer(Committing):
         return self._conflict_error(*lost, advice)
 
     def _conflict_error(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
-        column = schema.describe(conflict.column)
+        column = "existence" if conflict.column == schema.DELETED else schema.describe(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"
         loser = f"revision {mine}" if revision else "a transaction that only read"

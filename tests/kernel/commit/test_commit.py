@@ -333,3 +333,15 @@ def test_an_oversized_commit_writes_nothing(opened: Instances) -> None:
     assert repo.refresh().revision == before
     repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_536)
     assert next(repo.log()).message == "m" * 65_536
+
+
+def test_a_conflict_over_the_life_of_a_node_says_so(opened: Instances) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
+    two.refresh()
+    changing = two.transaction(base=two.head)
+    changing.set("/a/b", "n", 1)
+    one.run(lambda tx: tx.remove("/a"))
+    with pytest.raises(ConflictError, match=r"over existence of /a/b; the commit was rolled back") as caught:
+        changing.commit()
+    assert (caught.value.path, caught.value.column) == ("/a/b", "existence")
