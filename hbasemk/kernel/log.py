@@ -25,7 +25,12 @@ HEAD_START: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One committed revision: its id and base as text, time in ms since 1970, message and changes."""
+    """One committed revision: its id and base as text, time in ms since 1970, message and changes.
+
+    ``changes`` has an entry for each node that the revision changed, also outside the path of a log or a watch. ``base`` names
+    the snapshot on which the revision was built, as its writer saw it; None for the first revision. On HBase, ``repo.at(base)``
+    may lack a part of that snapshot in another process, so do not take the old values from there: see "Reading" in the guide.
+    """
 
     revision: str
     base: str | None
