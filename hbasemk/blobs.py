@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from hbasemk import arguments
+from hbasemk.blob_file import open_blob
 from hbasemk.errors import InvalidValueError
 from hbasemk.format.values import BlobRef
 from hbasemk.kernel.instance import Instance
@@ -47,6 +48,14 @@ class RepositoryBlobs:
         """
         _check_range(position, length)
         return self._blobs.stream(_id(ref), position, length)
+
+    def open(self, ref: BlobRef | str) -> io.BufferedReader:
+        """Return the content of the blob ``ref`` as a binary stream, like ``open(path, "rb")`` for a file.
+
+        ``ref`` is the reference or id of the blob. The stream can be positioned, reads only the parts that are requested, and
+        holds at most 1 MiB of them. One round trip to open it. Raises BlobNotFoundError, also for a later read.
+        """
+        return open_blob(self._blobs, _id(ref))
 
     def length(self, ref: BlobRef | str) -> int:
         """Return the number of bytes of the blob ``ref``, a reference or an id. Raises BlobNotFoundError."""

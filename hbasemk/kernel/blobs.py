@@ -198,9 +198,10 @@ class Blobs:
             raise ValueError(f"position and length of a blob must not be negative, got {position} and {length}")
         total = self.length(blob)
         end = total if length is None else min(total, position + length)
-        return self._pieces(blob, position, end)
+        return self.pieces(blob, position, end)
 
-    def _pieces(self, blob: str, position: int, end: int) -> Iterator[bytes]:
+    def pieces(self, blob: str, position: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of a blob from ``position`` to ``end``, at most its length, in pieces as :meth:`stream` does."""
         key = _key(blob)
         while position < end:
             first = position // CHUNK
