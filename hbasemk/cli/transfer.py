@@ -84,6 +84,11 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
     show_default=True,
     help="Store contents of up to this many bytes in the node, larger ones as blobs (files).",
 )
+@click.option(
+    "--blobs-from",
+    metavar="URL",
+    help="Copy blobs that the repository lacks from the repository at this URL (JSON).",
+)
 @_RETRY_TIMEOUT
 @click.option("--verify/--no-verify", default=True, help="Compare the imported tree with SOURCE at the end.")
 @click.option("-m", "--message", help="The message of each commit. Default: a text about the import.")
@@ -98,6 +103,7 @@ def import_(
     exclude: tuple[str, ...],
     contents: Contents,
     inline_limit: int,
+    blobs_from: str | None,
     retry_timeout: float,
     verify: bool,
     message: str | None,
@@ -113,7 +119,7 @@ def import_(
     the nodes of the file exactly. It checks the whole file before it changes anything. An existing node must have the
     properties that it has in the file, or none. The import removes nothing: nodes that the file does not contain stay, and
     each child that only the tree has is a difference. The file refers to blobs but does not contain them: the exit code is 1
-    if the repository lacks one.
+    if the repository lacks one. --blobs-from names the repository of the export, from which missing blobs are copied.
 
     After an interruption, run the same command again to continue. For a directory it also imports later changes and removes
     the nodes of deleted entries. At the end a new instance compares the tree with SOURCE. The exit code is 1 if it finds a
@@ -130,7 +136,11 @@ def import_(
                 )
         if Path(source).is_dir():
             raise click.UsageError(f"{source} is a directory; --format json expects a file")
-        return _import_json(session, source, "/" if target is None else target, batch, retry_timeout, verify, message)
+        return _import_json(
+            session, source, "/" if target is None else target, batch, blobs_from, retry_timeout, verify, message
+        )
+    if blobs_from is not None:
+        raise click.UsageError("--blobs-from is for --format json only; leave it out, or add --format json")
     if source == STREAM or not Path(source).is_dir():
         raise click.UsageError(
             f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
@@ -141,7 +151,14 @@ def import_(
 
 
 def _import_json(
-    session: Session, source: str, at: str, batch: int, retry_timeout: float, verify: bool, message: str | None
+    session: Session,
+    source: str,
+    at: str,
+    batch: int,
+    blobs_from: str | None,
+    retry_timeout: float,
+    verify: bool,
+    message: str | None,
 ) -> int:
     from hbasemk.transfer.json.importer import JsonImport
 
@@ -153,6 +170,7 @@ def _import_json(
             at,
             name=source if stream is None else "standard input",
             batch=batch,
+            blobs_from=blobs_from,
             retry_timeout=retry_timeout,
             message=message,
             on_progress=progress,
@@ -178,6 +196,7 @@ def _import_json(
         "nodes": result.nodes,
         "nodes added": result.added,
         "nodes changed": result.changed,
+        **({} if blobs_from is None else {"blobs copied": result.copied}),
         "missing blobs": missing.count,
         "commits": result.commits,
         "retries": result.retries,

@@ -24,6 +24,7 @@ from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import view_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer import own_files
+from hbasemk.transfer.json.blob_copy import copy_blobs
 from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.json.surplus import Surplus
@@ -42,8 +43,9 @@ class JsonResult:
     """The result of a JSON import. ``done`` of ``nodes`` nodes are in the tree, up to the path ``last``.
 
     ``missing`` are the blobs that nodes refer to and that the repository does not hold, each once for every batch that needs
-    it; ``differences`` are those of the final comparison. ``seconds`` excludes that comparison. ``unknown`` are the nodes
-    of an interrupted batch whose outcome could not be read; they are not counted.
+    it. ``copied`` is the number of blobs that the import has copied. ``differences`` are those of the final comparison.
+    ``seconds`` excludes that comparison. ``unknown`` are the nodes of an interrupted batch whose outcome could not be read;
+    they are not counted.
     """
 
     nodes: int = 0
@@ -54,6 +56,7 @@ class JsonResult:
     commits: int = 0
     unknown: int = 0
     retries: int = 0
+    copied: int = 0
     seconds: float = 0.0
     missing: Sample = field(default_factory=Sample)
     differences: Sample = field(default_factory=Sample)
@@ -80,9 +83,10 @@ class JsonImport:
 
     Existing nodes with the same properties stay, and those without properties receive them. So a failed import resumes when
     it runs again. Nodes that the file does not contain stay; the comparison reports those whose parent it contains. A commit
-    takes at most ``batch`` nodes. ``retry_timeout`` is the number of seconds for which calls are retried. ``on_progress``
-    receives the number of nodes that a batch adds and their total, and ``note`` the reason of each wait. ``message`` is that
-    of each commit; None: the name of the source.
+    takes at most ``batch`` nodes. If ``blobs_from`` is the URL of another repository, the import first copies blobs from there
+    that are missing here. ``retry_timeout`` is the number of seconds for which calls are retried. ``on_progress`` receives the
+    number of nodes that a batch adds and their total, and ``note`` the reason of each wait. ``message`` is that of each
+    commit; None: the name of the source.
     """
 
     def __init__(
@@ -93,6 +97,7 @@ class JsonImport:
         *,
         name: str = "",
         batch: int = 200,
+        blobs_from: str | None = None,
         retry_timeout: float = 120.0,
         message: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
@@ -108,6 +113,7 @@ class JsonImport:
         self._name = name or str(source)
         self._message = f"import of {Path(self._name).name}" if message is None else message
         self._size = batch
+        self._blobs_from = blobs_from
         self._retry = StoreRetry(retry_timeout, self._done_again)
         self._note = note
         self._on_progress = on_progress
@@ -129,8 +135,13 @@ class JsonImport:
             nodes = stack.enter_context(NodeFile(self._size))
             for count in nodes.write(read_tree(source, self._name, self._at)):
                 result.nodes += count
+            origin = None
+            if self._blobs_from is not None:
+                origin = stack.enter_context(self._retry.opened(self._blobs_from, create=False, poll_interval=0))
             with self._retry.opened(self._url) as repository:
                 for batch in map(dict, nodes.batches()):
+                    if origin is not None:
+                        result.copied += copy_blobs(_missing(repository, batch.values()), origin, repository)
                     self._bring(repository, batch)
             result.seconds = time.monotonic() - began
             if verify:

@@ -53,6 +53,24 @@ def test_the_command_lists_missing_blobs_and_accepts_them_later(tmp_path: Path, 
     assert hbasemk("--url", new, "check", "--blobs").returncode == 0
 
 
+def test_the_command_copies_missing_blobs_from_another_repository(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
+    with connect(old, poll_interval=0) as repository:
+        refs = [repository.blobs.write(bytes([number])) for number in range(30)]
+        repository.run(lambda tx: [tx.add(f"/{ref.id}", {"x": ref}) for ref in refs])
+    file = str(tmp_path / "tree.json")
+    assert hbasemk("--url", old, "export", "-f", "json", "/", file).returncode == 0
+
+    ran = hbasemk("--url", new, "--output", "json", "import", "-f", "json", file, "--blobs-from", old)
+
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    result = json.loads(ran.stdout)
+    assert (result["blobs_copied"], result["missing_blobs"], result["differences"]) == (30, 0, 0)
+    assert hbasemk("--url", new, "check", "--blobs").returncode == 0
+    ran = hbasemk("--url", new, "import", str(tmp_path), "--blobs-from", old)
+    assert (ran.returncode, b"--blobs-from is for --format json only" in ran.stderr) == (2, True)
+
+
 def test_the_command_ends_with_1_if_the_tree_has_more_nodes_than_the_file(tmp_path: Path, checked: Checked) -> None:
     url = checked(url_of(tmp_path / "new.db"))
     with connect(url, poll_interval=0) as repository:
