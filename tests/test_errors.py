@@ -30,9 +30,8 @@ def test_a_missing_node_is_a_key_error_with_a_readable_text() -> None:
 
 def test_an_error_about_a_name_with_lone_surrogates_can_be_printed() -> None:
     name = "a\udcff\ud800"
-    with connect("memory://") as repository:
-        with pytest.raises(errors.NodeNotFoundError) as raised:
-            _ = repository.head["/" + name]
+    with connect("memory://") as repository, pytest.raises(errors.NodeNotFoundError) as raised:
+        _ = repository.head["/" + name]
 
     assert str(raised.value).encode("utf-8").startswith(rb"there is no node at /a\xff\ud800 in")
     assert raised.value.args == (raised.value.message,) == (str(raised.value),)
