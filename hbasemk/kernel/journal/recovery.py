@@ -78,7 +78,9 @@ class Recovery:
         found: list[int] = []
         in_doubt: list[int] = []
         start = schema.revision_key(self._journal.fence.trimmed + 1)
-        scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=began)
+        # Rows have the times of several servers. Their clocks may differ by the allowed skew, which the time limit includes.
+        since = max(began - int(self._retry_timeout * 1000), 0)
+        scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=since)
         for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
             scanned = max(scanned, *(cell.timestamp for cell in row.cells))
             if row.is_branch:

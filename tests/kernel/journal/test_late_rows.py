@@ -10,7 +10,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import rollback, settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -95,6 +95,19 @@ def test_late_rows_are_hidden_at_once_although_the_clock_of_the_server_went_back
     here.world.advance(80)
     here.acting.maintain()
     assert settings.read_watermark(here.store).revision > mark.revision
+    assert hidden(here).issuperset(site.state)
+
+
+def test_a_late_row_on_a_server_that_is_behind_is_found_by_the_next_scan(site: Site) -> None:
+    here = site.copy()
+    here.begin()
+    key = schema.revision_key(max(site.state))
+    (row,) = here.store.read(schema.JOURNAL, [Get(key)])
+    here.store.delete_rows(schema.JOURNAL, [key])
+    here.acting.recovery.recover_late()
+    here.store._clocks = {schema.JOURNAL: lambda: here.world.clock() - 4000}
+    here.store.write(schema.JOURNAL, [Put(key, [NewCell(*cell[:2], cell.value) for cell in row.cells])])
+    here.acting.recovery.recover_late()
     assert hidden(here).issuperset(site.state)
 
 
