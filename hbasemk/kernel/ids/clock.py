@@ -68,8 +68,8 @@ class IdClock:
                     raise closed()
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
-            self._check_not_ahead()
-            revision = self._candidate(max(above, self._seen, self._lease.above), branch)
+            local = self._checked_now_ms()
+            revision = self._candidate(max(above, self._seen, self._lease.above), local, branch)
             if revisions.ms_of(revision) >= self._lease.end:
                 self._lease.renew(revisions.ms_of(revision))
             ms, counter = revisions.ms_of(revision), revisions.counter_of(revision)
@@ -82,9 +82,9 @@ class IdClock:
                 self.observe(revision)
             return revision
 
-    def _candidate(self, above: int, branch: bool) -> int:
+    def _candidate(self, above: int, local: int, branch: bool) -> int:
         first = revisions.BRANCH_BIT if branch else 0
-        ms = max(self._now_ms() - self._settings.epoch_ms, self._ms, self._lease.start)
+        ms = max(self._now_ms(local) - self._settings.epoch_ms, self._ms, self._lease.start)
         counter = first
         if ms == self._ms:
             counter = self._counters[branch] + 1
@@ -95,19 +95,25 @@ class IdClock:
             revision = revisions.pack(revisions.ms_of(above) + 1, self._lease.machine, first)
         return revision
 
-    def _now_ms(self) -> int:
+    def _now_ms(self, local: int) -> int:
         """Return the later of this machine's and the store's time; the store's only if it is within the allowed skew."""
-        local = self._runtime.now_ms()
         now = self._runtime.monotonic()
         server = int(self._lease.server.at_least(now))
         return server if local < server <= local + self._settings.max_clock_skew_ms else local
 
-    def _check_not_ahead(self) -> None:
-        if self._ahead() > self._settings.max_clock_skew_ms:
+    def _checked_now_ms(self) -> int:
+        """Return this machine's time; raise ClockSkewError if it is ahead of the store's clock by more than the allowed skew.
+
+        The id is made from this very time, because the clock may jump after the check.
+        """
+        local = self._runtime.now_ms()
+        if self._is_ahead(local):
             # The measurement may be outdated: the monotonic clock stands still while a machine sleeps.
             self._lease.measure()
-            if self._ahead() > self._settings.max_clock_skew_ms:
+            local = self._runtime.now_ms()
+            if self._is_ahead(local):
                 raise self._skew("ahead of")
+        return local
 
     def is_in_time(self, revision: int) -> bool:
         """Return whether an id is near enough to the store's clock; if not, this process paused after it had made the id.
@@ -126,9 +132,9 @@ class IdClock:
         """Return whether a time in ms since 1970 is too far behind the store's clock."""
         return self._lease.server.at_least(self._runtime.monotonic()) - ms > self._settings.max_clock_skew_ms
 
-    def _ahead(self) -> float:
-        """Return an upper bound, in ms, of how far this machine's clock is ahead of the store's."""
-        return self._runtime.now_ms() - self._lease.server.at_least(self._runtime.monotonic())
+    def _is_ahead(self, ms: int) -> bool:
+        """Return whether a time in ms since 1970 may be too far ahead of the store's clock."""
+        return ms - self._lease.server.at_least(self._runtime.monotonic()) > self._settings.max_clock_skew_ms
 
     def least_id(self, highest: int) -> int:
         """Return the lowest id that may be created beside the highest one, in a store that orders all writes."""

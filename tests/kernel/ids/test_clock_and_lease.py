@@ -239,6 +239,20 @@ def test_a_clock_within_the_allowed_skew_works(store: MemoryStore, world: World,
     assert len(good.reader.children(good.head(), "/")) == 20
 
 
+@pytest.mark.parametrize("reads", range(1, 6))
+def test_a_clock_that_jumps_ahead_while_an_id_is_made_takes_no_id_time(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    instance = open_instance(store, world)
+    add(instance, "/a")
+    right = instance.runtime.now_ms
+    left = iter(range(reads))
+    monkeypatch.setattr(instance.runtime, "now_ms", lambda: right() + (600_000 if next(left, None) is None else 0))
+    with contextlib.suppress(ClockSkewError):
+        revision = instance.clock.next(0)
+        assert revisions.ms_of(revision) + revisions.DEFAULT_EPOCH_MS <= world.ms + 5000
+
+
 def test_exhausted_ids_raise_an_error_with_epoch_and_solution(store: MemoryStore, world: World) -> None:
     open_instance(store, world)
     world.ms = float(revisions.last_moment_ms(revisions.DEFAULT_EPOCH_MS) - 1000)
