@@ -47,6 +47,27 @@ def check_path(path: str) -> str:
     return path
 
 
+def check_property(path: str) -> str:
+    """Return a path if a node, or a property of a node, can have it; otherwise raise InvalidPathError.
+
+    The name of a property is not part of a row key, so the path of a property can be longer than that of a node.
+    """
+    try:
+        return check_path(path)
+    except InvalidPathError:
+        owner, _, last = path.rpartition("/")
+        if not is_path(owner or ROOT) or not _is_name(last) or join(owner or ROOT, last) != path:
+            raise
+        return path
+
+
+def _is_name(name: str) -> bool:
+    try:
+        return bool(check_name(name))
+    except InvalidPathError:
+        return False
+
+
 def is_path(path: object) -> TypeGuard[str]:
     """Return whether a node can have this path."""
     try:

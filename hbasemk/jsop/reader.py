@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import InvalidPathError
@@ -76,7 +77,8 @@ class _JsopReader(JsonReader):
                 if not text.startswith('"', path_at):
                     self.fail(path_at, f"expected a path in double quotes after {operator!r}")
                 path, at = self.string(path_at)
-            path = self.path(path, root, path_at)
+            check = paths.check_property if operator in "-+^" else paths.check_path
+            path = self.path(path, root, path_at, check)
             if operator == "-":
                 result.append(Remove(path, start))
                 continue
@@ -90,7 +92,9 @@ class _JsopReader(JsonReader):
                     if path == paths.ROOT:
                         self.fail(path_at, "the root is not a property: the path must end with a property's name")
                     result.append(SetProperty(paths.parent(path), paths.name(path), value, start))
-                elif operator == "+":
+                    continue
+                path = self.path(path, root, path_at, paths.check_path)
+                if operator == "+":
                     if path == paths.ROOT:
                         self.fail(path_at, "the root cannot be added: the path must end with the new node's name")
                     self.check_depth(path, path_at)
@@ -119,8 +123,8 @@ class _JsopReader(JsonReader):
             self.fail(at, f"expected an operation ('+', '-', '^', '>' or '*'), found {operator!r}")
         return operator
 
-    def path(self, path: str, root: str, at: int) -> str:
-        """Return the absolute form of a path in the text."""
+    def path(self, path: str, root: str, at: int, check: Callable[[str], str] = paths.check_path) -> str:
+        """Return the absolute form of a path in the text; ``check`` raises InvalidPathError if it is not valid."""
         if not path:
             self.fail(at, "the path is empty: the name is missing")
         if not path.startswith("/"):
@@ -131,7 +135,7 @@ class _JsopReader(JsonReader):
             path = paths.join(root, path)
             self.count(at, limits.size(path))
         try:
-            return paths.check_path(path)
+            return check(path)
         except InvalidPathError as error:
             raise self.error(
                 at, f"{error.message[:_LONGEST_PROBLEM]}{'…' * (len(error.message) > _LONGEST_PROBLEM)}"

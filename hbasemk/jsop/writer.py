@@ -90,9 +90,9 @@ def _operation(operation: Operation) -> str:
     """Return the text of an operation that adds no node."""
     if isinstance(operation, SetProperty):
         path = paths.join(paths.check_path(operation.path), paths.check_name(operation.name))
-        return f"^{_path(path)}:{'null' if operation.value is None else write_value(operation.value)}"
+        return f"^{quote(path)}:{'null' if operation.value is None else write_value(operation.value)}"
     if isinstance(operation, Remove):
-        return f"-{_path(operation.path)}"
+        return f"-{quote(paths.check_property(operation.path))}"
     if isinstance(operation, Move):
         return f">{_path(operation.source)}:{_path(operation.target)}"
     if isinstance(operation, Copy):

@@ -7,7 +7,7 @@ from itertools import islice
 
 from hbasemk import jsop
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, NodeNotFoundError
-from hbasemk.format import paths
+from hbasemk.format import limits, paths
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -68,7 +68,7 @@ def _operations(
         elif isinstance(one, jsop.SetProperty):
             check_property(one.name, one.path)
             # Check it here, not only at the commit: a later operation of the same text may remove the child.
-            if one.value is not None and find(paths.join(one.path, one.name)) is not None:
+            if one.value is not None and _find(paths.join(one.path, one.name), find) is not None:
                 raise name_conflict(one.path, one.name)
             yield SetProperty(one.path, one.name, None if one.value is None else to_kernel(one.value))
         elif isinstance(one, jsop.Remove):
@@ -90,15 +90,22 @@ def _operations(
 def _removal(
     path: str, find: Callable[[str], StagedNode | None], missing: Callable[[str], NodeNotFoundError]
 ) -> Operation:
-    if path == paths.ROOT or find(path) is not None:
+    if path == paths.ROOT or _find(path, find) is not None:
         return RemoveNode(path)
     parent_path, name = paths.parent(path), paths.name(path)
     parent = find(parent_path)
     if parent is None or parent.encoded(name) is None:
-        error = missing(path)
+        if parent is not None and not paths.is_path(path):
+            raise NodeNotFoundError(f"there is no property at {limits.shown(path)} to remove", path=path, revision=None)
+        error = missing(path if paths.is_path(path) else parent_path)
         error.message = f"there is neither a node nor a property at {path} to remove: {error.message}"
         raise error
     return SetProperty(parent_path, name, None)
+
+
+def _find(path: str, find: Callable[[str], StagedNode | None]) -> StagedNode | None:
+    """Return the node at the path of a node or property; None also if only a property can have it, because it is too long."""
+    return find(path) if paths.is_path(path) else None
 
 
 def _paths_to_load(requested: Iterable[jsop.Operation]) -> list[str]:
@@ -133,7 +140,8 @@ def without_redundant_removals(
 ) -> list[jsop.Operation]:
     """Drop the removals of nodes and properties that existed at ``base`` and are absent at the head."""
     removed = [one.path for one in requested if isinstance(one, jsop.Remove) and one.path != paths.ROOT]
-    needed = list(dict.fromkeys([*removed, *(paths.parent(path) for path in removed)]))
+    possible = [path for path in removed if paths.is_path(path)]
+    needed = list(dict.fromkeys([*possible, *(paths.parent(path) for path in removed)]))
     before, now = instance.nodes(base, needed), instance.nodes(instance.head(), needed)
     redundant = {
         path
@@ -144,9 +152,9 @@ def without_redundant_removals(
 
 
 def _was_removed(path: str, before: dict[str, NodeState | None], now: dict[str, NodeState | None]) -> bool:
-    if before[path] is not None:
+    if before.get(path) is not None:
         return now[path] is None
-    return now[path] is None and _has_property(before, path) and not _has_property(now, path)
+    return now.get(path) is None and _has_property(before, path) and not _has_property(now, path)
 
 
 def _has_property(states: dict[str, NodeState | None], path: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reserved names: callers cannot use them, and no name is returned twice."""
+"""Reserved names, which callers cannot use; no name is returned twice; long names below long paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import InvalidChangeError
+from hbasemk import InvalidChangeError, JsopError, NodeNotFoundError
 from tests.support.microkernel import Cluster
 
 RESERVED = (":childNodeCount", ":hash", ":id")
@@ -55,3 +55,41 @@ def test_names_set_through_the_python_api_are_not_returned_twice(mk: Cluster) ->
     assert diff.split() == ['+"/b":{"q":2}']
     assert str(mk.diff(None, before)).split() == ['-"/b"']
     mk.commit("", diff.replace("/b", "/again"))
+
+
+LONG_NODE, LONG_NAME = "x" * 20_000, "y" * 20_000
+LONG_PROPERTY = f"/{LONG_NODE}/{LONG_NAME}"
+"""The path of a property that is too long for a node."""
+
+
+@pytest.mark.parametrize("path", ["", f"/{LONG_NODE}"], ids=["absolute", "relative"])
+def test_a_property_below_a_long_path_can_be_changed_and_read(mk: Cluster, path: str) -> None:
+    named = LONG_NAME if path else LONG_PROPERTY
+    added = mk.commit("", f'+"/{LONG_NODE}":{{"{LONG_NAME}":1}}')
+    changed = mk.commit(path, f'^"{named}":2')
+    assert mk.commit(path, f'^"{named}":2') == changed
+    assert mk.diff(added, changed) == f'^"{LONG_PROPERTY}":2'
+    assert json.loads(str(mk.get_journal(changed, changed)))[0]["changes"] == f'^"{LONG_PROPERTY}":2'
+    removed = mk.commit(path, f'-"{named}"')
+    assert mk.diff(changed, removed) == f'^"{LONG_PROPERTY}":null'
+    with pytest.raises(NodeNotFoundError, match="no property at"):
+        mk.commit(path, f'-"{named}"')
+    mk.commit("", str(mk.diff(removed, added)))
+    assert json.loads(str(mk.get_nodes(f"/{LONG_NODE}")))[LONG_NAME] == 1
+
+
+def test_a_property_below_a_long_path_that_trunk_has_removed_can_be_removed_again(mk: Cluster) -> None:
+    base = mk.commit("", f'+"/{LONG_NODE}":{{"{LONG_NAME}":1}}')
+    mk.commit("", f'-"{LONG_PROPERTY}"')
+    mk.commit("", f'-"{LONG_PROPERTY}" ^"/p":1', base)
+    assert json.loads(str(mk.get_nodes("/", None, 0)))["p"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'+"{LONG_PROPERTY}":{{}}', f'>"/test":"{LONG_PROPERTY}"', f'*"{LONG_PROPERTY}":"/a"', f'^"{LONG_PROPERTY}/z":1'],
+)
+def test_a_node_cannot_have_the_path_of_such_a_property(mk: Cluster, text: str) -> None:
+    mk.commit("", f'+"/{LONG_NODE}":{{"{LONG_NAME}":1}}')
+    with pytest.raises(JsopError, match="at most 32765"):
+        mk.commit("", text)

@@ -93,9 +93,18 @@ def _path(text: str, at: int, root: str, lengths: list[int]) -> tuple[str, int]:
         lengths.append(_size(path))
     if path != "/" and not all(name and name not in {".", ".."} for name in path[1:].split("/")):
         raise RefusedError
+    return path, at
+
+
+def _check_node(path: str) -> None:
     if _size(path) > limits.MAX_PATH:
         raise RefusedError
-    return path, at
+
+
+def _check_node_or_property(path: str) -> None:
+    owner, _, name = path.rpartition("/")
+    if _size(path) > limits.MAX_PATH and (_size(owner) > limits.MAX_PATH or not _is_name(name)):
+        raise RefusedError
 
 
 def _added(path: str, node: Node) -> Iterator[str]:
@@ -121,6 +130,7 @@ def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
         if operator not in "+-^>*":
             raise RefusedError
         path, at = _path(text, _skip(text, at + 1), root, lengths)
+        _check_node_or_property(path)
         if operator == "-":
             found.append((start, "-", path))
             continue
@@ -129,6 +139,8 @@ def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
         at = _skip(text, at + 1)
         if operator in ">*":
             target, at = _path(text, at, root, lengths)
+            _check_node(path)
+            _check_node(target)
             if target.count("/") > limits.MAX_DEPTH and target != "/":
                 raise RefusedError
             found.append((start, operator, path, target))
@@ -138,7 +150,9 @@ def read(text: str, root: str, changed_subtrees: bool) -> list[tuple[Any, ...]]:
             raise RefusedError
         if not isinstance(value, Node):
             found.append((start, "^", path, value))
-        elif operator == "+":
+            continue
+        _check_node(path)
+        if operator == "+":
             _check_new(path)
             for below in _added(path, value):
                 _check_new(below)
