@@ -162,12 +162,13 @@ def diff(
 ) -> int:
     """Print the changes between two revisions as JSOP.
 
-    Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. The exit code is 1 if
-    they differ, or if neither has a node at PATH.
+    Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. From the base of a branch
+    (`hbasemk --output json branches`) to its newest revision, the command shows the changes of the branch. The exit code is 1
+    if the two differ, or if neither has a node at PATH.
     """
+    from hbasemk.format import revisions
     from hbasemk.kernel import diff as kernel_diff
     from hbasemk.repository import instance_of
-    from hbasemk.snapshot import view_of
 
     if null:
         if not paths_only:
@@ -181,7 +182,7 @@ def diff(
                 # Raises the error for a missing node, which says whether it was deleted.
                 _ = other[path]
         instance = instance_of(repository)
-        views = view_of(instance, one), view_of(instance, other)
+        views = kernel_diff.views_of(instance, *(revisions.from_text(each.revision) for each in (one, other)))
         changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)

@@ -28,6 +28,19 @@ class NodeChange(NamedTuple):
     after: NodeState | None
 
 
+def views_of(instance: Instance, before: int, after: int) -> tuple[View, View]:
+    """Return the views of two revisions. If one is the base of the other, its view is that on which the branch is based.
+
+    Another instance may read another view by the id of the base.
+    """
+    old, new = instance.at(before), instance.at(after)
+    if revisions.is_branch(after) and (state := instance.branch(after)).base == before:
+        return state.trunk, new
+    if revisions.is_branch(before) and (state := instance.branch(before)).base == after:
+        return old, state.trunk
+    return old, new
+
+
 def diff(
     instance: Instance, before: View, after: View, path: str = paths.ROOT, depth: int | None = None
 ) -> Iterator[NodeChange]:

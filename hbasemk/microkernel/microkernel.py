@@ -90,13 +90,19 @@ class MicroKernel:
 
         Compares only the subtree ``path``, and shows ``depth`` levels below it (-1: all). A subtree that differs only deeper
         is shown as ``^"/p":{}``; an added subtree is cut at the depth. The cost depends on the changes in between, not on the
-        tree's size, and with a depth on the nodes shown.
+        tree's size, and with a depth on the nodes shown. From a branch's base to a revision of the branch, only the changes of
+        the branch appear, in every process.
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
             raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
-        before, after = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
-        changes = diff.diff(self._instance(), before, after, top, None if depth < 0 else depth)
+        instance = self._instance()
+        if from_revision is None or to_revision is None:
+            before, after = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
+        else:
+            ends = revision_of(from_revision, "from_revision"), revision_of(to_revision, "to_revision")
+            before, after = diff.views_of(instance, *ends)
+        changes = diff.diff(instance, before, after, top, None if depth < 0 else depth)
         return to_jsop(changes, top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hbasemk import Change, Repository
+from hbasemk import Change, MicroKernel, Repository
 from hbasemk.store.memory import MemoryStore
 from tests.support.repositories import Instances, instances
 
@@ -44,6 +44,19 @@ def test_every_process_sees_only_the_changes_of_the_branch(opened: Instances) ->
         assert branch.base.children("/") == ["a", "higher", "lower"]
         assert list(repo.diff(branch.base, branch.head)) == changes
         assert [change.path for change in repo.diff(branch.base)] == ["/later"]
+
+
+def test_the_microkernel_shows_only_the_changes_of_the_branch_by_its_base(opened: Instances) -> None:
+    one, two = opened(), opened()
+    revision = draft(one, two)
+    one.run(lambda tx: tx.add("/later"))
+    for repo in (one, two, opened()):
+        (found,) = repo.branches()
+        kernel = MicroKernel(repo)
+        assert kernel.diff(found.base, revision) == '^"/a/title":"new"'
+        assert kernel.diff(revision, found.base) == '^"/a/title":"old"'
+        repo.refresh()
+        assert kernel.diff(None, revision) == '-"/later"\n^"/a/title":"new"'
 
 
 def test_a_rebase_changes_the_base(opened: Instances) -> None:
