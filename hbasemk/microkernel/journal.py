@@ -52,7 +52,7 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
         rows += _with_changes(instance, steps, path, revisions.to_text(state.base))
     elif revisions.is_branch(last):
         state = instance.branch(last)
-        rows += _with_changes(instance, log.trunk_steps(instance, first, instance.at(state.base), path), path)
+        rows += _with_changes(instance, log.trunk_steps(instance, first, state.trunk, path), path)
         # If ``first`` is later than the branch's base, the journal has only the branch's revisions after ``first``.
         before = 0 if instance.sees(state.trunk, first) else first
         steps = log.branch_steps(instance, state, [one for one in state.own[1:] if one > before], path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +58,19 @@ def test_the_microkernel_shows_only_the_changes_of_the_branch_by_its_base(opened
         assert kernel.diff(revision, found.base) == '^"/a/title":"old"'
         repo.refresh()
         assert kernel.diff(None, revision) == '-"/later"\n^"/a/title":"new"'
+
+
+def test_the_journal_up_to_a_branch_has_every_revision_that_the_branch_contains(opened: Instances) -> None:
+    one, two = opened(), opened()
+    first = one.head.revision
+    revision = draft(one, two)
+    one.run(lambda tx: tx.add("/later"))
+    for repo in (one, two, opened()):
+        repo.refresh()
+        entries = json.loads(MicroKernel(repo).get_journal(first, revision))
+        changes = sorted(entry["changes"] for entry in entries[1:])
+        added = ['+"/a":{"title":"old"}', '+"/higher":{}', '+"/lower":{}']
+        assert changes == [*added, '^"/a/title":"new"']
 
 
 def test_a_rebase_changes_the_base(opened: Instances) -> None:
