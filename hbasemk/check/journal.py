@@ -11,6 +11,7 @@ from hbasemk.check.cluster import Leases
 from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, text
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.logs import Logs
+from hbasemk.check.notice import check_notice
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
@@ -50,12 +51,13 @@ class JournalCheck:
 
     def run(self) -> Iterator[Problem]:
         """Yield the problems of the journal, and its differences from the nodes."""
+        yield from check_notice(self._context)
         for rows in self._context.pages(schema.JOURNAL, Scan(None, None, ROWS, families=(schema.DATA,))):
             entries: list[_Entry] = []
             for row in rows:
                 if row.key == schema.revision_key(schema.NOTICE):
-                    yield from _check_notice(row)
-                elif journal_row.is_key(row.key):
+                    continue
+                if journal_row.is_key(row.key):
                     decoded = JournalRow(row)
                     entries.append(_Entry(decoded.revision, decoded, self._context.learn(decoded)))
                 else:
@@ -238,15 +240,6 @@ class JournalCheck:
                     yield from compare(self._context, part, exact=self._exact)
                     part = []
         yield from compare(self._context, part, exact=self._exact)
-
-
-def _check_notice(row: Row) -> Iterator[Problem]:
-    """Check the row that is no revision: polls read the horizon in it."""
-    cells = {(cell.family, cell.qualifier): len(cell.value) for cell in row.cells}
-    expected = {schema.NOTICE_HORIZON: 8, schema.NOTICE_TRIMMED: 16}
-    if schema.NOTICE_HORIZON not in cells or not cells.items() <= expected.items():
-        detail = "the horizon or the trim level in it cannot be read; polls need them"
-        yield Problem(kinds.JOURNAL_VALUE, "", text(schema.NOTICE), detail)
 
 
 def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:

@@ -47,3 +47,15 @@ class Horizon(NamedTuple):
                 *place,
             )
         return found
+
+
+def decode_notice(data: bytes | None) -> int:
+    """Parse the horizon in the row of the journal by which polls learn it (None: 0); raise FormatError if it is damaged."""
+    if data is not None and len(data) != 8:
+        raise schema.damaged(
+            f"the horizon in the journal must be a revision id of 8 bytes, got {shown(data)}",
+            schema.JOURNAL,
+            schema.revision_key(schema.NOTICE),
+            schema.NOTICE_HORIZON,
+        )
+    return int.from_bytes(data or b"", "big")

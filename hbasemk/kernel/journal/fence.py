@@ -110,9 +110,17 @@ class Fence:
             return self._trimmed.before(self._runtime.monotonic() - self.grace)
 
     def refresh(self) -> int:
-        """Read the horizon now. One round trip."""
+        """Read the horizon now. One round trip. Raises FormatError if polls have read a higher one in the journal."""
         began = self._runtime.monotonic()
-        self.learn(read_horizon(self._store).revision, began)
+        known = self.horizon
+        found = read_horizon(self._store).revision
+        if found < known and self._store.supports_transactions:
+            # One transaction writes both, so one of the two is damaged. Readers and collectors must not use it.
+            raise schema.damaged(
+                f"the horizon is {revisions.to_text(found)}, and polls have read {revisions.to_text(known)} in the journal",
+                *place(self._store),
+            )
+        self.learn(found, began)
         return self.horizon
 
     def has_passed(self, view: View) -> bool:

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from hbasemk.format import schema
 from hbasemk.format.changes import RowChange
+from hbasemk.format.horizon import decode_notice
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.store.abc import Column
@@ -76,7 +77,7 @@ class News:
         self.highest = max(self.highest, revision)
         if row.is_branch:
             if revision == schema.NOTICE:
-                self.horizon = int.from_bytes(row.value(schema.NOTICE_HORIZON) or b"", "big")
+                self.horizon = decode_notice(row.value(schema.NOTICE_HORIZON))
                 self.trimmed = TrimLevel.decode(row.value(schema.NOTICE_TRIMMED))
             return
         if row.aborted:
