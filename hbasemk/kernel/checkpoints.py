@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hbasemk.errors import BranchError, CheckpointError, ClosedError, StoreError, StoreUnknownError
+from hbasemk.errors import BranchError, CheckpointError, ClosedError, FormatError, StoreError, StoreUnknownError
 from hbasemk.format import revisions
 from hbasemk.format.checkpoint import SHARED, CheckpointList, Entry, digest_of, revision_of
 from hbasemk.format.journal_row import BranchView
@@ -129,6 +129,9 @@ def _give_up(instance: Instance, revision: int, number: int, error: BaseExceptio
     try:
         with time_limit(instance.runtime, BRIEFLY):
             _remove(instance, revision, number)
+    except FormatError:
+        # The list of entries is damaged, so it does not have the entry. The caller raises the error, which names the list.
+        return
     except (StoreError, ClosedError):
         if not isinstance(error, StoreError):
             return

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.errors import BranchError, CheckpointError, ConflictError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import (
+    BranchError,
+    CheckpointError,
+    ConflictError,
+    FormatError,
+    StoreNotAppliedError,
+    StoreUnknownError,
+)
 from hbasemk.format import schema
 from hbasemk.format.checkpoint import CheckpointList, Entry, list_column
 from hbasemk.kernel import checkpoints
@@ -14,7 +21,7 @@ from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.log import trunk_steps
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
 from tests.support.branches import commit_on_branch
@@ -195,6 +202,21 @@ def test_a_snapshot_of_a_branch_is_refused(store: MemoryStore, world: World) -> 
     with pytest.raises(BranchError, match="keeps a snapshot of trunk"):
         checkpoints.keep(instance, instance.at(revision), START_MS + HOUR)
     assert checkpoints.all_of(instance) == []
+
+
+def test_a_checkpoint_beside_a_damaged_list_raises_the_error_of_the_list(store: MemoryStore, world: World) -> None:
+    """It said that the checkpoint may exist, and that it should be released."""
+    instance = open_instance(store, world)
+    revision = add(instance, "/a")
+    view = instance.at(revision)
+    checkpoints.keep(instance, view, START_MS + HOUR)
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(list_column(revision),))])
+    damaged = NewCell(*list_column(revision), row.cells[0].value[:-1])
+    store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [damaged])])
+    with pytest.raises(FormatError, match="list of entries"):
+        checkpoints.keep(instance, view, START_MS + HOUR)
+    store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [damaged._replace(value=row.cells[0].value)])])
+    assert len(checkpoints.all_of(instance)) == 1
 
 
 @pytest.mark.damages("a notice without its column")
