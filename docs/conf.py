@@ -49,7 +49,7 @@ python_use_unqualified_type_names = True
 # The build reads no inventories of other projects, so that it needs no network; internal types have no page.
 nitpick_ignore_regex = [
     ("py:.*", r"hbasemk\.(format|kernel)\..*"),
-    ("py:.*", r"(abc|collections|datetime|enum|pathlib|types|typing)\..*"),
+    ("py:.*", r"(abc|collections|datetime|enum|io|pathlib|types|typing)\..*"),
     ("py:.*", r"(bool|bytearray|bytes|dict|float|frozenset|int|list|memoryview|object|set|str|tuple|type)"),
     ("py:.*", r"(BaseException|Exception|KeyError|LookupError|TypeError|ValueError|KeyboardInterrupt|ResourceWarning)"),
     ("py:.*", r"(Any|BinaryIO|Callable|Iterable|Iterator|Literal|Mapping|NamedTuple|None|Sequence|Self|next|T|.*\.T)"),
