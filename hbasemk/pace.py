@@ -12,7 +12,7 @@ SHORTEST_GAP: Final = 0.002
 LONGEST_GAP: Final = 0.015
 """The shortest and longest time in seconds between two comparisons of a store's change counter."""
 LONGEST_COSTLY_GAP: Final = 0.03
-SHARE_OF_IDLE: Final = 120
+SHARE_OF_IDLE: Final = 140
 """Where a thread that wakes up uses much of a processor, the longest gap is this many times as long: up to 30 ms, so that an
 idle process takes less than 1 % of a core."""
 SMOOTHING: Final = 1 / 16
