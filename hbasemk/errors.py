@@ -12,10 +12,12 @@ from typing import Any, Final
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def _escape(found: re.Match[str]) -> str:
-    """Return an undecodable byte of a file name or an argument as ``\\xff``, and any other lone surrogate as ``\\ud800``."""
-    code = ord(found[0])
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
+def escaped(char: str) -> str:
+    """Return a character as ``\\u0085`` or ``\\U0001f600``; an undecodable byte of a file name or an argument as ``\\xff``."""
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _rebuild(cls: type[HbasemkError], message: str, fields: dict[str, Any]) -> HbasemkError:
@@ -29,13 +31,20 @@ def _rebuild(cls: type[HbasemkError], message: str, fields: dict[str, Any]) -> H
 class HbasemkError(Exception):
     """The root of all errors of this package."""
 
-    message: str
-
     def __init__(self, message: str, **fields: Any) -> None:
-        printable = _LONE_SURROGATE.sub(_escape, message)
-        super().__init__(printable)
-        self.message = printable
+        super().__init__(message)
+        self.message = message
         self.__dict__.update(fields)
+
+    @property
+    def message(self) -> str:
+        """The text of the error. UTF-8 can encode it: lone surrogates are escaped."""
+        return self._message
+
+    @message.setter
+    def message(self, text: str) -> None:
+        self._message = _LONE_SURROGATE.sub(lambda found: escaped(found[0]), text)
+        self.args = (self._message,)
 
     def __str__(self) -> str:
         return self.message

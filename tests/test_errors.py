@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from hbasemk import connect, errors
+from hbasemk import MicroKernel, connect, errors
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, errors.HbasemkError)]
 
@@ -36,3 +36,12 @@ def test_an_error_about_a_name_with_lone_surrogates_can_be_printed() -> None:
     assert str(raised.value).encode("utf-8").startswith(rb"there is no node at /a\xff\ud800 in")
     assert raised.value.args == (raised.value.message,) == (str(raised.value),)
     assert raised.value.path == "/" + name
+
+
+def test_an_error_whose_text_is_completed_later_can_be_printed() -> None:
+    with connect("memory://") as repository, pytest.raises(errors.NodeNotFoundError) as raised:
+        MicroKernel(repository).commit("", '-"/a\udcff"')
+
+    assert str(raised.value).encode("utf-8").startswith(rb"there is neither a node nor a property at /a\xff to remove")
+    assert raised.value.args == (raised.value.message,)
+    assert str(copy.copy(raised.value)) == str(raised.value)

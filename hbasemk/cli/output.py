@@ -22,6 +22,8 @@ from typing import IO, TYPE_CHECKING, Final
 
 import click
 
+from hbasemk.errors import escaped
+
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
@@ -79,12 +81,8 @@ def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     if found[0] in _NAMED:
         return _NAMED[found[0]]
-    if code < 0x80:
-        return f"\\x{code:02x}"
-    if 0xDC80 <= code <= 0xDCFF:
-        # An undecodable byte of a file name. The C1 controls are \\u0080 and so on.
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    # The C1 controls are \\u0080 and so on, so that they differ from undecodable bytes of file names.
+    return f"\\x{code:02x}" if code < 0x80 else escaped(found[0])
 
 
 def _escape_json(found: re.Match[str]) -> str:
