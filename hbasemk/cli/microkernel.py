@@ -166,9 +166,9 @@ def diff(
     (`hbasemk --output json branches`) to its newest revision, the command shows the changes of the branch. The exit code is 1
     if the two differ, or if neither has a node at PATH.
     """
-    from hbasemk.format import revisions
     from hbasemk.kernel import diff as kernel_diff
     from hbasemk.repository import instance_of
+    from hbasemk.snapshot import view_of
 
     if null:
         if not paths_only:
@@ -182,7 +182,7 @@ def diff(
                 # Raises the error for a missing node, which says whether it was deleted.
                 _ = other[path]
         instance = instance_of(repository)
-        views = kernel_diff.views_of(instance, *(revisions.from_text(each.revision) for each in (one, other)))
+        views = kernel_diff.with_exact_base(instance, view_of(instance, one), view_of(instance, other))
         changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)

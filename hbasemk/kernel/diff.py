@@ -28,17 +28,16 @@ class NodeChange(NamedTuple):
     after: NodeState | None
 
 
-def views_of(instance: Instance, before: int, after: int) -> tuple[View, View]:
-    """Return the views of two revisions. If one is the base of the other, its view is that on which the branch is based.
+def with_exact_base(instance: Instance, before: View, after: View) -> tuple[View, View]:
+    """Return two views; if one is of the base of the other, which is a branch, return the view on which the branch is based.
 
-    Another instance may read another view by the id of the base.
+    An instance may read another view by the id of the base.
     """
-    old, new = instance.at(before), instance.at(after)
-    if revisions.is_branch(after) and (state := instance.branch(after)).base == before:
-        return state.trunk, new
-    if revisions.is_branch(before) and (state := instance.branch(before)).base == after:
-        return old, state.trunk
-    return old, new
+    if revisions.is_branch(after.revision) and (state := instance.branch(after.revision)).base == before.revision:
+        return state.trunk, after
+    if revisions.is_branch(before.revision) and (state := instance.branch(before.revision)).base == after.revision:
+        return before, state.trunk
+    return before, after
 
 
 def diff(

@@ -97,12 +97,10 @@ class MicroKernel:
         if whole(depth, "depth") < -1:
             raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
         instance = self._instance()
-        if from_revision is None or to_revision is None:
-            before, after = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
-        else:
-            ends = revision_of(from_revision, "from_revision"), revision_of(to_revision, "to_revision")
-            before, after = diff.views_of(instance, *ends)
-        changes = diff.diff(instance, before, after, top, None if depth < 0 else depth)
+        views = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
+        if from_revision is not None and to_revision is not None:
+            views = diff.with_exact_base(instance, *views)
+        changes = diff.diff(instance, *views, top, None if depth < 0 else depth)
         return to_jsop(changes, top, depth)
 
     # --- reading -----------------------------------------------------------------------------------------
