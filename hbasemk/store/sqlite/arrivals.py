@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from hbasemk.store.abc import Arrivals, Cell, Column, Get, Row, in_order_of_last
 from hbasemk.store.sqlite import many_rows
-from hbasemk.store.sqlite.cells import Families, Family, blob, new_cell
+from hbasemk.store.sqlite.cells import Families, Family, blob, new_cell, parameters
 
 
 def read(sql: sqlite3.Connection, tables: Families, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
@@ -61,9 +61,8 @@ def _rows(cells: dict[bytes, list[Cell]]) -> list[Row]:
 def _statement(arrivals: str, table: str, columns: int) -> str:
     # The outer loop of a LEFT JOIN takes the numbers in their order; the inner one seeks each column in the order of the
     # qualifiers. A row without any of the columns occurs with a NULL.
-    names = ", ".join(f"?{number}" for number in range(3, 3 + columns))
     return (
         f"SELECT number, written.row, qualifier, ts, value "
         f"FROM (SELECT number, row FROM {arrivals} WHERE number > ?1 ORDER BY number LIMIT ?2) AS written "
-        f"LEFT JOIN {table} AS stored ON stored.row = written.row AND qualifier IN ({names})"
+        f"LEFT JOIN {table} AS stored ON stored.row = written.row AND qualifier IN ({parameters(3, columns)})"
     )

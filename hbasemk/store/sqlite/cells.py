@@ -33,6 +33,11 @@ blob = bytearray
 looks for an adapter, which takes longer than this copy and nearly as long as a small insert."""
 
 
+def parameters(first: int, count: int) -> str:
+    """Return the parameters of a statement from one number on, for a list."""
+    return ", ".join(f"?{number}" for number in range(first, first + count))
+
+
 def arrivals_table(number: int) -> str:
     """Return the name of the SQL table that numbers the writes of the table with this number."""
     return f"hbasemk_arrivals_{number}"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from hbasemk.store.abc import Cell, Get, Row
-from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, blob, new_cell, read
+from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, blob, new_cell, parameters, read
 
 GROUPS: Final = (64, 8)
 """The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
@@ -87,10 +87,9 @@ def _named(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
 @lru_cache
 def _named_statement(table: str, columns: int, count: int) -> str:
     # SQLite seeks each of the columns in their order, so the width of a row does not matter.
-    names = ", ".join(f"?{number}" for number in range(3, 3 + columns))
     return (
         f"{_wanted(count, 3 + columns)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
-        f"ON row = wanted AND qualifier IN ({names}) AND ts >= ?1 AND ts < ?2"
+        f"ON row = wanted AND qualifier IN ({parameters(3, columns)}) AND ts >= ?1 AND ts < ?2"
     )
 
 
