@@ -51,6 +51,12 @@ class Adjusted(NamedTuple):
         """The sum of the adjusts that the set had not seen."""
         return self.sum - self.seen
 
+    @property
+    def number(self) -> Exact | None:
+        """The exact value, which a read rounds; None if the property is no number."""
+        start = None if self.plain is None else exact.of_value(self.plain)
+        return None if start is None else start + self.shift
+
     def is_set_to(self, plain: bytes | None) -> bool:
         """Return whether a set to a value would change nothing: not the value, nor what later adjusts make of it.
 
@@ -74,11 +80,7 @@ class Adjusted(NamedTuple):
 
     def has_value_of(self, other: Adjusted) -> bool:
         """Return whether both have the same value, exactly: not only as a read rounds it."""
-        numbers = [
-            None if one.plain is None or (number := exact.of_value(one.plain)) is None else number + one.shift
-            for one in (self, other)
-        ]
-        return numbers[0] == numbers[1] and self.value() == other.value()
+        return self.number == other.number and self.value() == other.value()
 
     def set(self, plain: bytes | None, by: Exact = 0) -> Adjusted:
         """Return the property after it is set to a value and then adjusted by ``by``."""

@@ -56,6 +56,7 @@ def write(instance: Instance, retention_ms: int | None) -> None:
     check(retention_ms)
     data = FOREVER if retention_ms is None else str(retention_ms).encode()
     is_written = False
+    # A success does not suffice: the comparison is of values, so newer cells with the compared value may hide this one.
     while True:
         (row,) = instance.store.read(schema.CLUSTER, [_RETENTION])
         before = row.cells[0] if row.cells else None
