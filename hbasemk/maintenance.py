@@ -25,7 +25,7 @@ from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.retry import AT_LEAST, BRIEFLY, time_limit
+from hbasemk.kernel.retry import AT_LEAST, BRIEFLY, TimeLimit
 from hbasemk.pace import SHORTEST_GAP, Pace
 from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
@@ -115,7 +115,7 @@ class InlineMaintenance:
 
     def _maintain(self, instance: Instance) -> None:
         try:
-            with time_limit(instance.runtime, BRIEFLY):
+            with TimeLimit(instance.runtime, BRIEFLY):
                 instance.maintain()
             self._outage_log.record_success()
         except ClosedError:
@@ -185,7 +185,7 @@ def _work(
             # Before the poll: what it finds ends their waits.
             awaited = arrivals.are_awaited()
             if changed or due:
-                with time_limit(instance.runtime, BRIEFLY):
+                with TimeLimit(instance.runtime, BRIEFLY):
                     found = changed and bool(instance.poll())
                     busy = time.thread_time() - used
                     if due:
@@ -305,7 +305,7 @@ class LiveInstance(Instance):
         _live.discard(self)
 
     def _close_in_time(self, seconds: float) -> None:
-        with time_limit(self.runtime, seconds):
+        with TimeLimit(self.runtime, seconds):
             self.close()
 
     def __reduce__(self) -> NoReturn:

@@ -22,7 +22,7 @@ from hbasemk.kernel.collection import retention as collection
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
-from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.kernel.settings import Settings
 from hbasemk.maintenance import LiveInstance
 from hbasemk.open_branch import OpenBranch
@@ -93,7 +93,7 @@ class Repository:
 
     def _begin(self, create: bool, settings: Settings | None, retry_timeout: float) -> None:
         runtime = SystemRuntime(self._retry_timeout)
-        with time_limit(runtime, retry_timeout):
+        with TimeLimit(runtime, retry_timeout):
             self._live = LiveInstance.open(
                 self.store,
                 runtime,

@@ -27,7 +27,7 @@ from hbasemk.kernel.commit.operations import (
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import time_limit
+from hbasemk.kernel.retry import TimeLimit
 
 T = TypeVar("T")
 
@@ -387,7 +387,7 @@ def run_on_branch(
 
     See :meth:`Branch.run`.
     """
-    with time_limit(instance.runtime, retry_timeout):
+    with TimeLimit(instance.runtime, retry_timeout):
         transaction = Transaction(instance, instance.at(head), message, isolation)
         transaction._belongs_to_run = True
         result = change(transaction)

@@ -16,7 +16,7 @@ from hbasemk.kernel.feed import Batch, Feed
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import resume_token
 from hbasemk.kernel.log import LogEntry
-from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.maintenance import POLL_EVERY
 from hbasemk.wakeup import Bells
 
@@ -96,7 +96,7 @@ class Watch(Iterator[LogEntry]):
                     self._read_next()
                 elif known is not batch:
                     instance = self._instance()
-                    with time_limit(instance.runtime, BRIEFLY):
+                    with TimeLimit(instance.runtime, BRIEFLY):
                         self._read = (batch, list(log.entries(instance, batch.revisions)))
                 else:
                     entry = entries[batch.given]
@@ -124,7 +124,7 @@ class Watch(Iterator[LogEntry]):
     def _read_next(self) -> None:
         """Read the next batch of revisions. If it is empty, wait for a short time; a poll that finds a revision ends the wait."""
         instance = self._instance()
-        with time_limit(instance.runtime, BRIEFLY):
+        with TimeLimit(instance.runtime, BRIEFLY):
             if self._feed.advance(instance).revisions:
                 return
         left = self._until - time.monotonic()
@@ -137,7 +137,7 @@ class Watch(Iterator[LogEntry]):
             # The caller may have been busy since the last entry, so that nothing has polled in the whole time.
             self._polled_at_end = left <= POLL_EVERY
             if not self._closed:
-                with time_limit(instance.runtime, BRIEFLY):
+                with TimeLimit(instance.runtime, BRIEFLY):
                     instance.poll()
 
     def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:

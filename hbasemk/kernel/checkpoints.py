@@ -18,7 +18,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 
 
 class Checkpoint(NamedTuple):
@@ -127,7 +127,7 @@ def _give_up(instance: Instance, revision: int, number: int, error: BaseExceptio
     After an error, raise StoreUnknownError if it may still exist.
     """
     try:
-        with time_limit(instance.runtime, BRIEFLY):
+        with TimeLimit(instance.runtime, BRIEFLY):
             _remove(instance, revision, number)
     except FormatError:
         # The list of entries is damaged, so it does not have the entry. The caller raises the error, which names the list.

@@ -1,7 +1,7 @@
 """Retries of idempotent operations after an error or a lost reply: for how long, and with which waits.
 
 A call that was *not applied* is retried, and so is a call whose outcome is *unknown*; any other error is raised
-unchanged. :func:`time_limit` limits the total retry time of all calls of an operation. Without it, the runtime's
+unchanged. :class:`TimeLimit` limits the total retry time of all calls of an operation. Without it, the runtime's
 ``retry_timeout`` limits each call. Retries never nest: :class:`~hbasemk.kernel.retrying_store.RetryingStore` retries
 single calls, and :func:`run_with_retries` an operation that holds a lock, in which each call is made once.
 """
@@ -9,9 +9,9 @@ single calls, and :func:`run_with_retries` an operation that holds a lock, in wh
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import ref
 
@@ -73,40 +73,47 @@ def _current_limit() -> _Limit | None:
     return None if found is None else found()
 
 
-def _end_outage() -> None:
-    limit = _current_limit()
-    if limit is not None:
-        limit.end_outage()
-
-
 def _is_inside_attempt() -> bool:
     found = _attempt.get()
     return found is not None and found() is not None
 
 
-@contextmanager
-def time_limit(runtime: Runtime, seconds: float | None = None) -> Iterator[None]:
-    """Limit the total retry time of the calls inside.
+class TimeLimit:
+    """Limits the total retry time of the calls inside a ``with`` block.
 
     The limit is ``seconds`` from now. None: until the store has been out of reach for the runtime's ``retry_timeout``; each
     success ends an outage. An earlier limit that is already set stays in force.
     """
-    outer = _current_limit()
-    if outer is not None and seconds is None:
-        yield
-        return
-    if seconds is None:
-        limit = _Limit(runtime.retry_timeout)
-    else:
-        until = runtime.monotonic() + seconds
-        if outer is not None and outer.until is not None:
-            until = min(until, outer.until)
-        limit = _Limit(seconds, until)
-    token = _limit.set(ref(limit))
-    try:
-        yield
-    finally:
-        _limit.reset(token)
+
+    __slots__ = ("_limit", "_runtime", "_seconds", "_token")
+
+    def __init__(self, runtime: Runtime, seconds: float | None = None) -> None:
+        self._runtime = runtime
+        self._seconds = seconds
+        self._limit: _Limit | None = None
+        self._token: Token[ref[_Limit] | None] | None = None
+
+    def __enter__(self) -> None:
+        outer = _current_limit()
+        seconds = self._seconds
+        if seconds is None:
+            if outer is not None:
+                return
+            limit = _Limit(self._runtime.retry_timeout)
+        else:
+            until = self._runtime.monotonic() + seconds
+            if outer is not None and outer.until is not None:
+                until = min(until, outer.until)
+            limit = _Limit(seconds, until)
+        self._limit = limit
+        self._token = _limit.set(ref(limit))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            _limit.reset(token)
 
 
 def within_retry_timeout(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
@@ -114,7 +121,7 @@ def within_retry_timeout(method: Callable[Concatenate[Any, P], T]) -> Callable[C
 
     @functools.wraps(method)
     def limited(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with time_limit(self._runtime):
+        with TimeLimit(self._runtime):
             return method(self, *args, **kwargs)
 
     return limited
@@ -163,28 +170,25 @@ class RetryBudget:
         return True
 
 
-def run_with_retries(runtime: Runtime, operation: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
-    """Return the result of an idempotent operation, retrying it until the time is up; then raise its last error.
+def retry_call(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
+    """Return the result of an idempotent call, retrying it until the time is up; then raise its last error.
 
     If the outcome of any attempt is unknown, the error is a StoreUnknownError, even if the last attempt was refused.
-    ``in_doubt`` is called for each lost reply: the store may still apply that attempt later. The operation is retried as
-    a whole: calls inside it are made once. So it holds none of its locks during a wait.
+    ``in_doubt`` is called for each lost reply: the store may still apply that attempt later. Inside an operation of
+    :func:`run_with_retries` the call is made once.
     """
-    nested = _is_inside_attempt()
     began = runtime.monotonic()
-    attempt = _Attempt()
     budget: RetryBudget | None = None
     unknown: StoreUnknownError | None = None
     while True:
-        token = _attempt.set(ref(attempt))
         try:
-            result = operation()
+            result = call()
         except (StoreNotAppliedError, StoreUnknownError) as error:
             if isinstance(error, StoreUnknownError):
                 unknown = error
                 if in_doubt is not None:
                     in_doubt()
-            if nested:
+            if _is_inside_attempt():
                 raise
             budget = budget or RetryBudget(runtime, began)
             if not budget.wait():
@@ -192,19 +196,50 @@ def run_with_retries(runtime: Runtime, operation: Callable[[], T], in_doubt: Cal
                     raise unknown from error
                 raise
         else:
-            _end_outage()
+            limit = _current_limit()
+            if limit is not None and limit.until is not None:
+                limit.end_outage()
             return result
+
+
+def run_with_retries(runtime: Runtime, operation: Callable[[], T]) -> T:
+    """As :func:`retry_call`, for an operation of several calls that is retried as a whole: calls inside it are made once.
+
+    So it holds none of its locks during a wait.
+    """
+
+    def attempt() -> T:
+        marker = _Attempt()
+        token = _attempt.set(ref(marker))
+        try:
+            return operation()
         finally:
             _attempt.reset(token)
 
+    return retry_call(runtime, attempt)
 
-@contextmanager
-def nothing_committed() -> Iterator[None]:
-    """Convert store errors before a commit's decision into StoreNotAppliedError: nothing was committed."""
-    try:
-        yield
-    except (StoreNotAppliedError, StoreUnknownError) as error:
-        reason = error.reason.rstrip(".")
-        # The reason may say that the outcome of a call is unknown. That of the commit is not.
-        besides = ", whatever became of the call that failed" if isinstance(error, StoreUnknownError) else ""
-        raise StoreNotAppliedError(f"nothing was committed{besides}: {reason}. The commit can be repeated.") from error
+
+class NothingCommitted:
+    """Converts the store errors of a ``with`` block before a commit's decision into StoreNotAppliedError.
+
+    The error then says that nothing was committed.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (StoreNotAppliedError, StoreUnknownError)):
+            reason = error.reason.rstrip(".")
+            # The reason may say that the outcome of a call is unknown. That of the commit is not.
+            besides = ", whatever became of the call that failed" if isinstance(error, StoreUnknownError) else ""
+            raise StoreNotAppliedError(
+                f"nothing was committed{besides}: {reason}. The commit can be repeated."
+            ) from error
+
+
+NOTHING_COMMITTED: Final = NothingCommitted()

@@ -16,7 +16,7 @@ from typing import TypeVar
 from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.batches import delete_batches, put_batches
 from hbasemk.kernel.read_sizes import ReadSizes
-from hbasemk.kernel.retry import run_with_retries
+from hbasemk.kernel.retry import retry_call
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import (
     Arrivals,
@@ -72,8 +72,9 @@ class RetryingStore(DelegatingStore):
         return self.inner
 
     def _retry(self, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
-        self._check_not_stopped()
-        return run_with_retries(self._runtime, call, in_doubt)
+        if self._stopped is not None:
+            self._check_not_stopped()
+        return retry_call(self._runtime, call, in_doubt)
 
     def give_way(self, at_most: float) -> bool:
         """Wait before a commit if others should go first; see :meth:`Store.give_way`."""
@@ -243,7 +244,7 @@ class RetryingStore(DelegatingStore):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),

@@ -31,7 +31,7 @@ from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, rep
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.kernel.log_upgrade import enter_all
-from hbasemk.kernel.retry import BRIEFLY, time_limit
+from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
@@ -68,7 +68,7 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
         )
     retrying = RetryingStore(store, runtime)
     # A wrong address is reported at once.
-    with time_limit(runtime, BRIEFLY):
+    with TimeLimit(runtime, BRIEFLY):
         retrying.verify(schema.TABLES)
         found, watermark = settings.read(retrying, any_format=True)
     if found is None:

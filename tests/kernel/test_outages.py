@@ -27,7 +27,7 @@ from hbasemk.format import schema
 from hbasemk.kernel import retry
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation, RemoveNode, SetProperty
-from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT, run_with_retries, time_limit
+from hbasemk.kernel.retry import AT_LEAST, LONGEST_WAIT, TimeLimit, run_with_retries
 from hbasemk.maintenance import InlineMaintenance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -401,7 +401,7 @@ def test_a_time_limit_with_an_end_is_not_extended_by_success() -> None:
     runtime = TestRuntime(world, retry_timeout=60.0)
     outages = Outages(world, (0.5, 1.0), (4.0, 5.0))
     began = world.ms
-    with pytest.raises(StoreNotAppliedError), time_limit(runtime, 2.0), time_limit(runtime):
+    with pytest.raises(StoreNotAppliedError), TimeLimit(runtime, 2.0), TimeLimit(runtime):
         for _ in range(100):
             run_with_retries(runtime, outages)
     assert set(outages.refused) == {0, 1}
@@ -412,7 +412,7 @@ def test_an_operation_that_has_given_up_gets_no_more_time_though_a_call_succeeds
     # A roll-back after an outage of one region: some of its calls succeed, after a lost connection.
     world = World()
     runtime = TestRuntime(world, retry_timeout=5.0)
-    with time_limit(runtime):
+    with TimeLimit(runtime):
         with pytest.raises(StoreNotAppliedError):
             run_with_retries(runtime, Outages(world, (0, 1e9)))
         assert world.ms >= 5_000

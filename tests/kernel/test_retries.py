@@ -15,7 +15,7 @@ from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import rows as journal_rows
 from hbasemk.kernel.read_sizes import GROW_AFTER
-from hbasemk.kernel.retry import run_with_retries, time_limit
+from hbasemk.kernel.retry import TimeLimit, run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import CellVersion, CheckAndWrite, Decision, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
@@ -124,7 +124,7 @@ def test_an_unknown_outcome_stays_unknown_though_the_last_attempt_was_refused(ne
     def write() -> None:
         retrying.write(schema.NODES, [put(0)], in_doubt=lambda: doubts.append(True))
 
-    with pytest.raises(StoreUnknownError, match="no answer"), time_limit(runtime, 1.0):
+    with pytest.raises(StoreUnknownError, match="no answer"), TimeLimit(runtime, 1.0):
         run_with_retries(runtime, write) if nested else write()
     assert doubts == [True]
     assert len(calls) > 3
@@ -328,7 +328,7 @@ def test_a_forgotten_claim_is_not_taken_up(store: MemoryStore, world: World) -> 
                 raise lost_reply(call)
 
         faulty.after = after
-        with time_limit(instance.runtime, 0.0):
+        with TimeLimit(instance.runtime, 0.0):
             instance.lease.claim()
     faulty.after = None
     before = instance.lease.machine

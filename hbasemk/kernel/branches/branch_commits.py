@@ -31,7 +31,7 @@ from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, RetryBudget, nothing_committed, time_limit, within_retry_timeout
+from hbasemk.kernel.retry import BRIEFLY, NOTHING_COMMITTED, RetryBudget, TimeLimit, within_retry_timeout
 from hbasemk.store.abc import Column, NewCell
 
 Move: TypeAlias = Callable[[Callable[[], None]], bool]
@@ -95,7 +95,7 @@ class BranchCommits(Committing):
         Raises BranchError if ``revision`` is not the newest, and the errors of staging. After a store error the branch is
         unchanged; CommitUnknownError means that the outcome is unknown.
         """
-        with nothing_committed():
+        with NOTHING_COMMITTED:
             return self._commit(revision, source, message, begun)
 
     @collected_rarely
@@ -208,7 +208,7 @@ class BranchCommits(Committing):
     def _roll_back(self, revision: int, touched: Sequence[RowChange]) -> None:
         """Roll back a revision that failed; after an error, the next call on a branch does it."""
         self._outcomes.defer(revision, touched)
-        with suppress(ClosedError), time_limit(self._runtime, BRIEFLY):
+        with suppress(ClosedError), TimeLimit(self._runtime, BRIEFLY):
             self._outcomes.resolve_pending_quietly()
 
     def outcome(self, revision: int) -> Outcome:

@@ -37,7 +37,7 @@ from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, nothing_committed, time_limit, within_retry_timeout
+from hbasemk.kernel.retry import BRIEFLY, NOTHING_COMMITTED, TimeLimit, within_retry_timeout
 from hbasemk.store.abc import Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -52,8 +52,8 @@ class Branches(BranchCommits):
         self._claims = BranchClaims(context.store, context.outcomes, self._heads)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
-        """Limit the total time of several calls, see :func:`hbasemk.kernel.retry.time_limit`."""
-        return time_limit(self._runtime)
+        """Limit the total time of several calls, see :class:`hbasemk.kernel.retry.TimeLimit`."""
+        return TimeLimit(self._runtime)
 
     # --- making and finding ------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Branches(BranchCommits):
         if ancestor == revision:
             return ancestor
         if row.value(schema.BRANCH_CLAIM) is not None or not self._store.supports_transactions:
-            with nothing_committed():
+            with NOTHING_COMMITTED:
                 return self._reset_to_new(state, revision, ancestor)
         if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
             raise self._moved_on(revision)
@@ -176,7 +176,7 @@ class Branches(BranchCommits):
         unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers. Raises it
         also, with the merged revision, if a concurrent commit to the branch is not part of the merge.
         """
-        with nothing_committed():
+        with NOTHING_COMMITTED:
             state, row = self.require_head_row(revision, schema.MESSAGE)
             message = row.message if message is None else message
             nodes = self.net_effect(state)
@@ -192,7 +192,7 @@ class Branches(BranchCommits):
             if abandons:
                 # The merge has succeeded: after an error, a later sweep abandons the branch. If another process has committed
                 # to the branch meanwhile, it stays open.
-                with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
+                with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
                     self._heads.abandon(state.root, revision)
             return self._journal.head.revision
         tried: list[int] = []
@@ -242,7 +242,7 @@ class Branches(BranchCommits):
         Returns None, with nothing written, if the rebase must go step by step: the effect is too large, another merge or rebase
         has claimed the branch, the branch has moved on, or a collector is passing the new view. Raises the errors of staging.
         """
-        with nothing_committed():
+        with NOTHING_COMMITTED:
             first, extent = self._first(base)
             prepared = self._prepare(first, first.trunk, source)
         root = newest = first.root
@@ -300,7 +300,7 @@ class Branches(BranchCommits):
         except BaseException:
             # The claim may be final, and another process may be ending the old branch for it. So only one of the two branches
             # may end here, and the error of the old one names the new one.
-            with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
+            with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
                 if not close():
                     self._heads.abandon_always(root)
             raise
@@ -310,7 +310,7 @@ class Branches(BranchCommits):
 
     def give_up(self, root: int) -> None:
         """Abandon a branch that no caller has received; after an error, a later sweep does it."""
-        with suppress(StoreError, ClosedError), time_limit(self._runtime, BRIEFLY):
+        with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
             self._heads.abandon_always(root)
 
     def sweep(self, retention_ms: int | None, above: int = 0) -> list[int]:

@@ -32,7 +32,7 @@ from hbasemk.kernel.commit.hot_columns import HotColumns
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import RetryBudget, nothing_committed, time_limit, wait_before_retry, within_retry_timeout
+from hbasemk.kernel.retry import NOTHING_COMMITTED, RetryBudget, TimeLimit, wait_before_retry, within_retry_timeout
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
@@ -63,7 +63,7 @@ class Committer(Committing):
         store receives it. Returns the new revision, or the head's when nothing changes. Raises ConflictError after
         ``retry_timeout`` seconds, the errors of ``make`` and of its changes, and the errors of :meth:`on_base`.
         """
-        with time_limit(self._runtime, retry_timeout), nothing_committed():
+        with TimeLimit(self._runtime, retry_timeout), NOTHING_COMMITTED:
             return self._on_head(make, message, self._runtime.monotonic() + retry_timeout, max_poll_age, begun)
 
     def _on_head(
@@ -78,7 +78,8 @@ class Committer(Committing):
         made_room = self._turns.make_room()
         self._journal.prepare_commit(max_poll_age, max(deadline - self._runtime.monotonic(), 0), made_room)
         head_is_current = False
-        outage = RetryBudget(self._runtime)
+        outage: RetryBudget | None = None
+        started = self._runtime.monotonic()
         while True:
             view = self._journal.head
             began = self._runtime.monotonic()
@@ -103,6 +104,7 @@ class Committer(Committing):
                 continue
             except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
                 # This revision can no longer commit; the next attempt uses a new one.
+                outage = outage or RetryBudget(self._runtime, started)
                 if not outage.wait():
                     raise
                 self._journal.poll()
@@ -153,14 +155,16 @@ class Committer(Committing):
                 "(Branch.run), or merge it",
                 revision=text,
             )
-        outage = RetryBudget(self._runtime)
-        with nothing_committed():
+        began = self._runtime.monotonic()
+        outage: RetryBudget | None = None
+        with NOTHING_COMMITTED:
             while True:
                 try:
                     draft = Draft(view, source, message, begun, ends=ends)
                     result = self.attempts.run(draft)
                     break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
+                    outage = outage or RetryBudget(self._runtime, began)
                     if not outage.wait():
                         raise
             if isinstance(result, int):

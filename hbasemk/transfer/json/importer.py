@@ -19,7 +19,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState, decode_properties
 from hbasemk.format.values import Encoded, blobs_of, encode
 from hbasemk.interrupts import Deferred
-from hbasemk.kernel.retry import time_limit
+from hbasemk.kernel.retry import TimeLimit
 from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import view_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
@@ -200,7 +200,7 @@ class JsonImport:
         """Read the outcome of the interrupted batch, and count it if it is committed."""
         newest = tries[0] if tries else None
         try:
-            with time_limit(instance_of(repository).runtime, ANSWER_WITHIN):
+            with TimeLimit(instance_of(repository).runtime, ANSWER_WITHIN):
                 committed = newest is not None and self._is_committed(repository, batch, newest)
         except HbasemkError as error:
             self.result.notes.append(f"the outcome of the last batch is not known: {error}")
