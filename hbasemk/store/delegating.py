@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from hbasemk.store.abc import FileIdentity, Limits, Put, Store
 
 
 class DelegatingStore(Store):
-    """A store with the properties of ``inner``; a subclass defines the calls."""
+    """A store with the properties of ``inner``; a subclass defines the calls.
+
+    Cached are those that never change: a commit asks for them many times.
+    """
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -18,12 +22,12 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.location
 
-    @property
+    @cached_property
     def limits(self) -> Limits:  # type: ignore[override]
         """As the inner store."""
         return self.inner.limits
 
-    @property
+    @cached_property
     def supports_parallel_calls(self) -> bool:
         """As the inner store."""
         return self.inner.supports_parallel_calls
@@ -40,17 +44,17 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.give_way(at_most)
 
-    @property
+    @cached_property
     def batch_rows(self) -> int:
         """As the inner store."""
         return self.inner.batch_rows
 
-    @property
+    @cached_property
     def batch_bytes(self) -> int:
         """As the inner store."""
         return self.inner.batch_bytes
 
-    @property
+    @cached_property
     def supports_transactions(self) -> bool:
         """As the inner store."""
         return self.inner.supports_transactions
