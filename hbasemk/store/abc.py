@@ -9,7 +9,7 @@ which tests this contract.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias, Union
 
 from hbasemk.errors import LimitError
@@ -361,7 +361,7 @@ class Store(ABC):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
@@ -372,7 +372,8 @@ class Store(ABC):
         """Read, decide and write in one transaction. One round trip.
 
         The store reads ``gets`` and passes the rows to ``judge``. If ``judge`` returns True and the compare-and-set
-        ``decision`` applies, the store writes ``puts`` and ``decision.put``. ``also`` names rows of other tables;
+        ``decision`` applies, the store writes ``puts`` and ``decision.put``. Each time the store reads, it iterates once over
+        ``gets``, which may make them then. ``also`` names rows of other tables;
         ``judge`` receives them after the rows of ``gets``. There, :data:`LAST_ROW` names the row with the highest key; if the
         table is empty, that row has the key :data:`LAST_ROW` and no cells. ``unchanged_since`` names a table that keeps arrivals,
         and an arrival number: if nothing has been written to this table after that number, the store neither reads nor calls

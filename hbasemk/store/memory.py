@@ -8,7 +8,7 @@ two calls.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hbasemk.errors import ClosedError, StoreUnusableError
 from hbasemk.interrupts import Deferred
@@ -233,7 +233,7 @@ class MemoryStore(Store):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
@@ -253,7 +253,7 @@ class MemoryStore(Store):
                 found.check_families([cell[0] for cell in put.cells])
             if unchanged_since is None or self._has_changed(*unchanged_since):
                 others = [row for name, get in also for row in self._read_also(self._table(name), get)]
-                if not judge([*self._read(found, gets), *others]):
+                if not judge([*self._read(found, list(gets)), *others]):
                     return None
             deciding = self._table(decision.table)
             for put in decision.with_puts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -96,7 +96,7 @@ class SimulatedStore(WrappedStore):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),

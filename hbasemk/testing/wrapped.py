@@ -78,7 +78,7 @@ class WrappedStore(DelegatingStore):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
@@ -185,7 +185,7 @@ class CountingStore(WrappedStore):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
@@ -196,8 +196,9 @@ class CountingStore(WrappedStore):
         """Count the rows that the judge receives as read, and the puts as sent, even if the judge refuses."""
 
         def shown(rows: list[Row]) -> bool:
-            self._came(table, rows[: len(gets)])
-            for (other, _), row in zip(also, rows[len(gets) :], strict=True):
+            end = len(rows) - len(also)
+            self._came(table, rows[:end])
+            for (other, _), row in zip(also, rows[end:], strict=True):
                 self._came(other, (row,))
             return judge(rows)
 

@@ -57,14 +57,15 @@ class OneTransaction(Committing):
 
         def accept(rows: Sequence[Row]) -> bool:
             nonlocal in_order
-            also = rows[len(gets) :]
+            end = len(rows) - len(repeat.also)
+            also = rows[end:]
             if not repeat(also):
                 return False
             in_order = order(also[: len(order.rows)])
             also = also[len(order.rows) :]
             if ends is not None and not ends.is_possible(also[: len(branch)]):
                 return False
-            return in_order and no_conflict(rows[: len(gets)])
+            return in_order and no_conflict(rows[:end])
 
         with_puts = () if ends is None else (ends.put(revision),)
         row = new_row.put(draft, Outcome.COMMITTED)
@@ -91,8 +92,9 @@ class OneTransaction(Committing):
         Without such a write, all that is committed is in the view. The watermark is a revision of the view, so it is below
         the id.
         """
-        if any(row.names_in_doubt for row in plan.rows):
-            return None
+        for row in plan.rows:
+            if row.names_in_doubt:
+                return None
         number = self._journal.unchanged_since(view)
         # Read afterwards, so that this id covers all writes up to the number.
         if number is None or revision < self._clock.least_id(self._journal.highest_seen):

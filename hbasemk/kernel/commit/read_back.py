@@ -6,7 +6,7 @@ pending revisions the lower id wins (I10); the higher one is aborted by compare-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -79,6 +79,16 @@ class _SlotsOf(Container[Column]):
     def __contains__(self, column: object) -> bool:
         assert isinstance(column, tuple)
         return schema.is_slot(column) and column[1][schema.SLOT_HEAD :] in self._names
+
+
+class _MadeLater(Iterable[Get]):
+    """Gets that are made for each iteration over them."""
+
+    def __init__(self, make: Callable[[], list[Get]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Get]:
+        return iter(self._make())
 
 
 def _versions_of(depends_on: Iterable[Column]) -> int:
@@ -163,15 +173,21 @@ class ReadBack(Committing):
 
     def precondition(
         self, revision: int, view: View, plan: ChangeSet
-    ) -> tuple[list[Get], Callable[[Sequence[Row]], bool]]:
-        """Return the gets of the read-back, and a function that judges their rows.
+    ) -> tuple[Iterable[Get], Callable[[Sequence[Row]], bool]]:
+        """Return the gets of the read-back, which are made if the transaction reads, and a function that judges their rows.
 
         The function returns whether the rows show no conflict; trunk ignores branch cells.
         """
         # The transaction cannot find out, so the journal must know it before.
         self._journal.require_readable(view)
-        low_bound = self._journal.low_bound_for(view)
-        probes = _probes_of(plan, low_bound)
+        low_bound = 0
+        probes: list[_Probe] = []
+
+        def gets() -> list[Get]:
+            nonlocal low_bound, probes
+            low_bound = self._journal.low_bound_for(view)
+            probes = _probes_of(plan, low_bound)
+            return [probe.get for probe in probes]
 
         def no_conflict(rows: Sequence[Row]) -> bool:
             observed = _Observed()
@@ -183,7 +199,7 @@ class ReadBack(Committing):
                 and all(revisions.is_branch(version) for version in observed.versions)
             )
 
-        return [probe.get for probe in probes], no_conflict
+        return _MadeLater(gets), no_conflict
 
     def _observe(
         self,

@@ -10,6 +10,7 @@ from hbasemk.errors import FormatError, StoreUnusableError
 from hbasemk.store.abc import Table
 from hbasemk.store.sqlite import cells, errors
 from hbasemk.store.sqlite.cells import Families
+from hbasemk.store.sqlite.connection import Connection
 
 T = TypeVar("T")
 
@@ -96,28 +97,31 @@ class Catalog:
                 )
         self._known = found
 
-    def with_tables(self, sql: sqlite3.Connection, table: str, call: Callable[[Families], T]) -> T:
-        """Return the result of ``call``; repeat it if what was last read of the table is out of date.
+    def with_tables(self, call: Callable[..., T], names: Sequence[str], connection: Connection) -> T:
+        """Return the result of ``call``, which gets the connection and the tables of these names.
 
-        ``call`` may have begun a transaction; if the SQL table is missing, it has written nothing.
+        Repeat it if what was last read of the tables is out of date. ``call`` may have begun a transaction; if an SQL table is
+        missing, it has written nothing.
         """
-        known = self._known.get(table)
-        if known is not None:
+        sql = connection.sql
+        known = self._known
+        if known.keys() >= {*names}:
             try:
-                return call(known)
+                return call(connection, *[known[name] for name in names])
             except sqlite3.OperationalError as error:
                 if not errors.is_missing_table(error):
                     raise
                 if sql.in_transaction:
                     sql.execute("ROLLBACK")
         self._known = read(sql)
-        known = self.table(table)
+        tables = [self.table(name) for name in names]
         try:
-            return call(known)
+            return call(connection, *tables)
         except sqlite3.OperationalError as error:
             if errors.is_missing_table(error):
                 raise FormatError(
-                    f"{self._location} is damaged: a part of table {table!r} is missing; restore it from a copy"
+                    f"{self._location} is damaged: a part of table {' or '.join(map(repr, names))} is missing; restore it "
+                    "from a copy"
                 ) from error
             raise
 

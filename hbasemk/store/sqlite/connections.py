@@ -42,8 +42,7 @@ class Connections:
         self._file = DatabaseFile(path)
         self.path = self._file.path
         self.busy_timeout = busy_timeout
-        self._state = threading.Condition()
-        self._writing = threading.Lock()
+        self._new_locks()
         self._idle: list[Connection] = []
         self._in_use = 0
         self._forking = False
@@ -53,6 +52,12 @@ class Connections:
         self._written = float("-inf")
         self._series = Series()
         atfork.register(self)
+
+    def _new_locks(self) -> None:
+        # A lock implemented in C is faster than a condition, which is in Python.
+        self._lock = threading.RLock()
+        self._state = threading.Condition(self._lock)
+        self._writing = threading.Lock()
 
     def reading(self, call: Callable[[Connection], T]) -> T:
         """Run a call that only reads and return its result; raises StoreError and ClosedError."""
@@ -227,7 +232,7 @@ class Connections:
 
     def _take(self) -> Connection | None:
         """Return an idle connection, or None if the caller must open one; count it as in use."""
-        with self._state:
+        with self._lock:
             while self._forking:
                 self._state.wait()
             if self._closed:
@@ -239,7 +244,7 @@ class Connections:
     def _give_back(self, connection: Connection | None, usable: bool) -> None:
         if connection is not None and not usable:
             usable = connection.usable_again()
-        with self._state:
+        with self._lock:
             if connection is not None and usable and not (self._closed or self._forking) and len(self._idle) < IDLE:
                 self._idle.append(connection)
                 self._in_use -= 1
@@ -273,8 +278,7 @@ class Connections:
             self._state.release()
 
     def _renew(self) -> None:
-        self._state = threading.Condition()
-        self._writing = threading.Lock()
+        self._new_locks()
         self._in_use = 0
         self._pid = os.getpid()
         guard.after_fork()

@@ -180,8 +180,9 @@ class Guard:
 
     def make_room(self) -> None:
         """Give the log room for further commits, after a commit, while no other process writes."""
-        if self.log_state is not None and self.used.log is not None:
-            self._room.make(self.log_state, self.used.log)
+        log = self.used.log
+        if self.log_state is not None and log is not None:
+            self._room.make(self.log_state, log)
 
     def forget(self) -> None:
         """Close the descriptors that came through a fork."""

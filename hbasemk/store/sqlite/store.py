@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from hbasemk import options
@@ -137,10 +138,8 @@ class SqliteStore(Store):
         gets = [get if get.before <= MAX_TIMESTAMP else get._replace(before=MAX_TIMESTAMP) for get in gets]
         single = len(gets) == 1 and cells.is_one_state(gets[0])
 
-        def call(connection: Connection) -> list[Row]:
-            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
-
-        def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
+        def fetch(connection: Connection, tables: Families) -> list[Row]:
+            sql = connection.sql
             if single:
                 return [Row(gets[0].row, cells.read(sql, tables, gets[0]))]
             sql.execute("BEGIN")
@@ -148,37 +147,32 @@ class SqliteStore(Store):
             sql.execute("COMMIT")
             return rows
 
-        return self._connections.reading(call)
+        return self._read(table, fetch)
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Return the first rows of a range, all from one state of the file."""
 
-        def call(connection: Connection) -> list[Row]:
-            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
-
-        def fetch(sql: sqlite3.Connection, tables: Families) -> list[Row]:
+        def fetch(connection: Connection, tables: Families) -> list[Row]:
+            sql = connection.sql
             sql.execute("BEGIN")
             rows = scans.scan(sql, tables, scan)
             sql.execute("COMMIT")
             return rows
 
-        return self._connections.reading(call)
+        return self._read(table, fetch)
 
     def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
         """Return the rows written after an arrival number; readers of the log see a prefix of the commits."""
 
-        def fetch(sql: sqlite3.Connection, tables: Families) -> Arrivals:
+        def fetch(connection: Connection, tables: Families) -> Arrivals:
             if not tables.keeps_arrivals:
                 raise FormatError(
                     f"{self.location} does not keep the order in which table {table!r} is written, because an older version "
                     "of hbasemk created it; stop all processes that use it and run `hbasemk upgrade`"
                 )
-            return arrivals.read(sql, tables, after, limit, columns)
+            return arrivals.read(connection.sql, tables, after, limit, columns)
 
-        def call(connection: Connection) -> Arrivals:
-            return self._catalog.with_tables(connection.sql, table, lambda tables: fetch(connection.sql, tables))
-
-        return self._connections.reading(call)
+        return self._read(table, fetch)
 
     def forget_arrivals(self, table: str, upto: int) -> None:
         """Delete the first numbers, but never the last one."""
@@ -248,7 +242,7 @@ class SqliteStore(Store):
         self,
         table: str,
         puts: Sequence[Put],
-        gets: Sequence[Get],
+        gets: Iterable[Get],
         judge: Callable[[list[Row]], bool],
         decision: Decision,
         also: Sequence[tuple[str, Get]] = (),
@@ -291,15 +285,8 @@ class SqliteStore(Store):
             connection.commit()
             return number
 
-        return self._connections.writing(
-            lambda connection: self._catalog.with_tables(
-                connection.sql,
-                table,
-                lambda tables: self._catalog.with_tables(
-                    connection.sql, decision.table, lambda deciding: write(connection, tables, deciding)
-                ),
-            )
-        )
+        names = (table, decision.table)
+        return self._connections.writing(partial(self._catalog.with_tables, write, names))
 
     def _has_changed(self, sql: sqlite3.Connection, table: str, number: int) -> bool:
         """Return whether a table was written to after an arrival number."""
@@ -352,10 +339,11 @@ class SqliteStore(Store):
         """Give some free pages back to the operating system; return whether there are more."""
         return not self.read_only and self._connections.writing(free_pages.give_back)
 
+    def _read(self, table: str, call: Callable[[Connection, Families], T]) -> T:
+        return self._connections.reading(partial(self._catalog.with_tables, call, (table,)))
+
     def _write(self, table: str, call: Callable[[Connection, Families], T]) -> T:
-        return self._connections.writing(
-            lambda connection: self._catalog.with_tables(connection.sql, table, lambda tables: call(connection, tables))
-        )
+        return self._connections.writing(partial(self._catalog.with_tables, call, (table,)))
 
     def close(self) -> None:
         """Close all connections; idempotent."""

@@ -42,7 +42,8 @@ class UsedFiles:
     @property
     def log(self) -> FileIdentity | None:
         """The identity of the log, if it is recorded."""
-        return self._expected[1][1] if self.has_log else None
+        expected = self._expected
+        return expected[1][1] if len(expected) == len(USED) else None
 
     def record_without_log(self) -> None:
         """Record the identity and state of a database file without a log."""
