@@ -7,6 +7,8 @@ store's clock. An id that this instance has seen may be further ahead (``docs/pr
 
 from __future__ import annotations
 
+from functools import partial
+
 from hbasemk.errors import ClockSkewError
 from hbasemk.format import revisions
 from hbasemk.kernel.ids.lease import Lease, closed
@@ -59,7 +61,7 @@ class IdClock:
         epoch leaves no more ids, and ClosedError if the instance is closed and has released its lease. Retried as a whole,
         so that other threads can get ids while this one waits for the store.
         """
-        return run_with_retries(self._runtime, lambda: self._next(above, branch))
+        return run_with_retries(self._runtime, partial(self._next, above, branch))
 
     def _next(self, above: int, branch: bool) -> int:
         with self._lock:
@@ -68,23 +70,23 @@ class IdClock:
                     raise closed()
                 self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
-            local = self._checked_now_ms()
-            revision = self._candidate(max(above, self._seen, self._lease.above), local, branch)
-            if revisions.ms_of(revision) >= self._lease.end:
-                self._lease.renew(revisions.ms_of(revision))
-            ms, counter = revisions.ms_of(revision), revisions.counter_of(revision)
+            now = self._checked_now_ms()
+            revision = self._candidate(max(above, self._seen, self._lease.above), now, branch)
+            ms = revisions.ms_of(revision)
+            if ms >= self._lease.end:
+                self._lease.renew(ms)
             if ms > self._ms:
                 self._counters = [-1, revisions.BRANCH_BIT - 1]
                 self._ms = ms
-            self._counters[branch] = counter
+            self._counters[branch] = revisions.counter_of(revision)
             if branch:
                 # Polls do not show branch ids; the ids of this instance follow them all the same.
                 self.observe(revision)
             return revision
 
-    def _candidate(self, above: int, local: int, branch: bool) -> int:
+    def _candidate(self, above: int, now: int, branch: bool) -> int:
         first = revisions.BRANCH_BIT if branch else 0
-        ms = max(self._now_ms(local) - self._settings.epoch_ms, self._ms, self._lease.start)
+        ms = max(now - self._settings.epoch_ms, self._ms, self._lease.start)
         counter = first
         if ms == self._ms:
             counter = self._counters[branch] + 1
@@ -95,25 +97,21 @@ class IdClock:
             revision = revisions.pack(revisions.ms_of(above) + 1, self._lease.machine, first)
         return revision
 
-    def _now_ms(self, local: int) -> int:
-        """Return the later of this machine's and the store's time; the store's only if it is within the allowed skew."""
-        now = self._runtime.monotonic()
-        server = int(self._lease.server.at_least(now))
-        return server if local < server <= local + self._settings.max_clock_skew_ms else local
-
     def _checked_now_ms(self) -> int:
-        """Return this machine's time; raise ClockSkewError if it is ahead of the store's clock by more than the allowed skew.
+        """Return the later of this machine's and the store's time; the store's only if it is within the allowed skew.
 
-        The id is made from this very time, because the clock may jump after the check.
+        Raise ClockSkewError if this machine's clock is ahead of the store's by more than the allowed skew. The id is made from
+        the time that was checked, because the clock may jump after the check.
         """
-        local = self._runtime.now_ms()
-        if self._is_ahead(local):
+        allowed = self._settings.max_clock_skew_ms
+        local, server = self._runtime.now_ms(), self._server_ms()
+        if local - server > allowed:
             # The measurement may be outdated: the monotonic clock stands still while a machine sleeps.
             self._lease.measure()
-            local = self._runtime.now_ms()
-            if self._is_ahead(local):
+            local, server = self._runtime.now_ms(), self._server_ms()
+            if local - server > allowed:
                 raise self._skew("ahead of")
-        return local
+        return int(server) if local < server <= local + allowed else local
 
     def is_in_time(self, revision: int) -> bool:
         """Return whether an id is near enough to the store's clock; if not, this process paused after it had made the id.
@@ -130,18 +128,18 @@ class IdClock:
 
     def _is_behind(self, ms: int) -> bool:
         """Return whether a time in ms since 1970 is too far behind the store's clock."""
-        return self._lease.server.at_least(self._runtime.monotonic()) - ms > self._settings.max_clock_skew_ms
+        return self._server_ms() - ms > self._settings.max_clock_skew_ms
 
-    def _is_ahead(self, ms: int) -> bool:
-        """Return whether a time in ms since 1970 may be too far ahead of the store's clock."""
-        return ms - self._lease.server.at_least(self._runtime.monotonic()) > self._settings.max_clock_skew_ms
+    def _server_ms(self) -> float:
+        """Return the lowest time in ms since 1970 that the store's clock can show now."""
+        return self._lease.server.at_least(self._runtime.monotonic())
 
     def least_id(self, highest: int) -> int:
         """Return the lowest id that may be created beside the highest one, in a store that orders all writes."""
         return revisions.earlier(highest, self._settings.max_clock_skew_ms)
 
     def _skew(self, how: str) -> ClockSkewError:
-        server = self._lease.server.at_least(self._runtime.monotonic())
+        server = self._server_ms()
         local = self._runtime.now_ms()
         allowed = self._settings.max_clock_skew_ms
         return ClockSkewError(

@@ -12,11 +12,11 @@ from hbasemk.kernel.ids.lease import Lease
 
 def ids_below_seen_revisions(patch: pytest.MonkeyPatch) -> None:
     original = IdClock._candidate
-    patch.setattr(IdClock, "_candidate", lambda self, _, local, branch: original(self, 0, local, branch))
+    patch.setattr(IdClock, "_candidate", lambda self, _, now, branch: original(self, 0, now, branch))
 
 
 def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(IdClock, "_checked_now_ms", lambda self: self._runtime.now_ms())
+    patch.setattr(IdClock, "_checked_now_ms", lambda self: max(self._runtime.now_ms(), int(self._server_ms())))
 
 
 def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
