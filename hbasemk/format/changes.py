@@ -81,22 +81,24 @@ _to_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).en
 _from_json: Final = json.JSONDecoder().decode
 
 
-def encode(changes: Iterable[RowChange]) -> list[NewCell]:
+def encode(changes: Sequence[RowChange]) -> list[NewCell]:
     """Encode changes as journal cells: a chunk of at most 64 KiB, and further chunks of at most 1 MiB.
 
     Raises LimitError if they are larger than :data:`LARGEST`.
     """
-    texts = _texts(changes)
-    head = next(texts)
-    further = next(texts, None)
-    if further is None and len(head) < _DEFLATE_FROM:
-        return _chunks(_PLAIN + head)
+    if len(changes) < _AT_ONCE:
+        text = _text("[", changes, "]")
+        if len(text) < _DEFLATE_FROM:
+            return [NewCell(schema.DATA, schema.CHANGES, _PLAIN + text)]
+        texts = iter((text,))
+    else:
+        texts = _texts(changes)
     deflate = zlib.compressobj(1)
     data = bytearray(_DEFLATED)
-    data += deflate.compress(head)
-    while further is not None and len(data) <= LARGEST:
-        data += deflate.compress(further)
-        further = next(texts, None)
+    for text in texts:
+        data += deflate.compress(text)
+        if len(data) > LARGEST:
+            break
     data += deflate.flush()
     if len(data) > LARGEST:
         raise LimitError(
@@ -106,21 +108,20 @@ def encode(changes: Iterable[RowChange]) -> list[NewCell]:
     return _chunks(bytes(data))
 
 
-def _texts(changes: Iterable[RowChange]) -> Iterator[bytes]:
-    """Yield the JSON of the changes, in parts of a few thousand nodes each."""
+def _texts(changes: Sequence[RowChange]) -> Iterator[bytes]:
+    """Yield the JSON of many changes, in parts of a few thousand nodes each."""
+    starts = range(0, len(changes), _AT_ONCE)
+    for start in starts:
+        before, after = "," if start else "[", "]" if start == starts[-1] else ""
+        yield _text(before, changes[start : start + _AT_ONCE], after)
+
+
+def _text(before: str, changes: Sequence[RowChange], after: str) -> bytes:
     rows: list[tuple[object, ...]] = []
-    before = "["
     for path, kind, properties, children_added, children_removed, adjusted in changes:
         # Leave out what is empty at the end.
         length = 6 if adjusted else 5 if children_removed else 4 if children_added else 3 if properties else 2
         rows.append((path, _LETTERS[kind], properties, children_added, children_removed, adjusted)[:length])
-        if len(rows) == _AT_ONCE:
-            yield _text(before, rows, "")
-            before, rows = ",", []
-    yield _text(before if rows or before == "[" else "", rows, "]")
-
-
-def _text(before: str, rows: list[tuple[object, ...]], after: str) -> bytes:
     # Do not escape: a JSON reader would join two escaped surrogates that form a pair, but row keys keep them separate.
     text = _to_json(rows)
     return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")
@@ -137,7 +138,10 @@ def _chunks(data: bytes) -> list[NewCell]:
 
 def size_of(chunks: Iterable[NewCell]) -> int:
     """Return the size of encoded changes in bytes."""
-    return sum(len(cell.value) for cell in chunks)
+    size = 0
+    for chunk in chunks:
+        size += len(chunk[2])
+    return size
 
 
 def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:

@@ -18,6 +18,8 @@ from hbasemk.format.extent import Extent
 from hbasemk.store.abc import Cell, Column, NewCell, Row
 
 _NUL: Final = b"\x00"
+_IS_COMMITTED, _NOT_COMMITTED = (NewCell(*schema.COMMITTED, value) for value in (schema.YES, schema.NO))
+_IS_ABORTED, _NOT_ABORTED = (NewCell(*schema.ABORT, value) for value in (schema.YES, schema.NO))
 _COMMITTED: Final = schema.COMMITTED[1]
 _ABORT: Final = schema.ABORT[1]
 _FIRST_CHUNK: Final[Column] = (schema.DATA, schema.CHANGES)
@@ -248,8 +250,8 @@ def is_key(key: bytes) -> bool:
 def begin(nonce: bytes, base: int, message: str, outcome: Outcome = Outcome.PENDING) -> list[NewCell]:
     """Return the cells of the row of every new revision, on trunk and on branches."""
     return [
-        NewCell(*schema.COMMITTED, schema.YES if outcome is Outcome.COMMITTED else schema.NO),
-        NewCell(*schema.ABORT, schema.YES if outcome is Outcome.ABORTED else schema.NO),
+        _IS_COMMITTED if outcome is Outcome.COMMITTED else _NOT_COMMITTED,
+        _IS_ABORTED if outcome is Outcome.ABORTED else _NOT_ABORTED,
         NewCell(*schema.NONCE, nonce),
         NewCell(*schema.BASE, schema.revision_key(base)),
         NewCell(*schema.MESSAGE, encode_message(message)),

@@ -81,7 +81,7 @@ def check_message(message: str) -> str:
     """Return a commit message if it is valid; otherwise raise TypeError or LimitError."""
     if not isinstance(message, str):
         raise TypeError(f"message must be a str, got {type(message).__name__} {shown(message)}")
-    if len(message) > MAX_MESSAGE or size(message) > MAX_MESSAGE:
+    if len(message) * 4 > MAX_MESSAGE and size(message) > MAX_MESSAGE:
         raise LimitError(
             f"the message {shown(message)} has {size(message)} bytes; at most {MAX_MESSAGE} are possible. Store long texts "
             "in a property or a blob."

@@ -121,7 +121,7 @@ class ChangeSet:
 
     def puts(self, revision: int) -> list[Put]:
         """Return the cells at their revision, one put per row (step 6)."""
-        return list(self.each_put(revision))
+        return [_tuple(Put, (row.key, row.cells, revision)) for row in self.rows if row.cells]
 
     def each_put(self, revision: int) -> Iterator[Put]:
         """Yield the puts one by one."""
@@ -132,12 +132,20 @@ class ChangeSet:
     @property
     def size(self) -> int:
         """The approximate size of the cells in bytes."""
-        return sum(len(cell[1]) + len(cell[2]) for row in self.rows for cell in row.cells)
+        size = 0
+        # As in fits().
+        for row in self.rows:
+            for _, qualifier, value, _ in row.cells:
+                size += len(qualifier) + len(value)
+        return size
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """Return the states of the touched nodes after the commit."""
         found: dict[str, NodeState | None] = {}
-        cells = {row.path: row.cells for row in self.rows if row.cells}
+        cells: dict[str, Sequence[NewCellFields]] = {}
+        for row in self.rows:
+            if row.cells:
+                cells[row.path] = row.cells
         for node in self.after:
             path = node.path
             if not node.exists:
@@ -146,8 +154,10 @@ class ChangeSet:
                 adjusted = node.all_adjusted() if node.adjusted else None
                 found[path] = NodeState(path, revision, revision, node.all_encoded(), _NEVER_WRITTEN, adjusted)
             else:
-                written = (cell[1] for cell in cells[path] if cell[0] == schema.DATA and cell[1] >= _PROPERTIES)
-                later = {**node.base.later, **dict.fromkeys(written, revision)}
+                later = {**node.base.later}
+                for family, qualifier, _, _ in cells[path]:
+                    if family == schema.DATA and qualifier >= _PROPERTIES:
+                        later[qualifier] = revision
                 found[path] = NodeState(
                     path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
                 )
@@ -160,17 +170,18 @@ _FIELDS: Final = {of: attrgetter(*(one.name for one in fields(of))) for of in (R
 
 def build(staging: Staging) -> ChangeSet:
     """Return the change set of a staging."""
-    plan = of_nodes(staging.staged(), staging.reads)
+    plan = of_nodes(staging.nodes(), staging.reads)
     plan.expected = staging.expected
     return plan
 
 
 def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> ChangeSet:
-    """Return the change set of nodes that differ from their base or depend on it."""
+    """Return the change set of those nodes that differ from their base or depend on it."""
     plans: list[RowPlan] = []
     row_changes: list[RowChange] = []
     after: list[StagedNode] = []
     unchanged: list[StagedNode] = []
+    adjusting: list[StagedNode] = []
     for node in nodes:
         if node.base is None and not node.exists:
             continue
@@ -183,17 +194,19 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
-        if node.exists and not node.is_new:
-            plan.slot_probe = _exact(node, reads)
-            if reads is not None:
+        if not node.is_new:
+            if node.exists and (reads is not None or node.exact):
+                plan.slot_probe = _exact(node, reads)
+            if node.exists and reads is not None:
                 # The order of an adjust and a set matters to the other reads of a serializable transaction.
                 plan.depends_on.update(dict.fromkeys(map(schema.property_column, node.slot_adjusts)))
+            if node.adjusted:
+                adjusting.append(node)
         plans.append(plan)
         if len(plan.depends_on) > COLUMNS:
             plans += _divide(plan)
         row_changes.append(change)
         after.append(node)
-    adjusting = [node for node in after if node.adjusted and not node.is_new]
     return ChangeSet(plans, row_changes, after, reads, unchanged, adjusting=adjusting)
 
 
@@ -246,8 +259,12 @@ def _divide(plan: RowPlan) -> Iterator[RowPlan]:
 def _read_back_size(node: StagedNode) -> int:
     """Count the bytes that the commit and its view hold in the properties that it depends on."""
     before = node.base.encoded if node.base is not None else {}
-    size = sum(len(data or b"") + len(before.get(name, b"")) for name, data in node.written.items())
-    return size + sum(len(before.get(name, b"")) for name in node.repeated or ())
+    size = 0
+    for name, data in node.written.items():
+        size += len(data or b"") + len(before.get(name, b""))
+    for name in node.repeated or ():
+        size += len(before.get(name, b""))
+    return size
 
 
 def _exact(node: StagedNode, reads: ReadSet | None) -> frozenset[str]:
@@ -288,8 +305,9 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         column = schema.property_column(name)
         cells.append((*column, node.base_of(name, data), None))
         depends_on[column] = None
-    created = node.created
-    if created:
+    created: Sequence[str] = ()
+    if node.adjusted:
+        created = node.created
         plan.created = {schema.property_column(name): node.property_of(name).create().encode_base() for name in created}
         cells += ((*column, data, None) for column, data in plan.created.items())
         depends_on.update(dict.fromkeys(plan.created))
@@ -299,7 +317,8 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         depends_on[column] = None
     if kind == CHANGED:
         _keep_names_apart(node, plan, created)
-        depends_on.update(_columns_without_effect(node))
+        if node.repeated or node.withdrawn:
+            depends_on.update(_columns_without_effect(node))
         plan.value_bytes = _read_back_size(node)
     # Python's garbage collector visits lists again and again, but not tuples of text and bytes.
     plan.cells = tuple(cells)
@@ -332,10 +351,16 @@ def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _keep_names_apart(node: StagedNode, plan: RowPlan, created: Sequence[str]) -> None:
     assert node.base is not None
     plan.since = node.base.created
-    names = [name for name in _names_written(node, created) if name not in node.child_writes]
-    plan.must_be_absent = frozenset(schema.child_column(name) for name in names)
-    plan.names_in_doubt = not node.base.encoded.keys() >= set(names)
-    plan.depends_on.update(dict.fromkeys(plan.must_be_absent))
+    must_be_absent: dict[Column, None] = {}
+    for name in _names_written(node, created):
+        if name not in node.child_writes:
+            must_be_absent[schema.child_column(name)] = None
+            if name not in node.base.encoded:
+                plan.names_in_doubt = True
+    plan.must_be_absent = frozenset(must_be_absent)
+    plan.depends_on.update(must_be_absent)
+    if not node.child_writes:
+        return
     added = [name for name, is_present in node.child_writes.items() if is_present and name not in node.written]
     columns = [(schema.DATA, b"\x01" + paths.encode(name)) for name in added]
     if len(columns) < MANY:
@@ -346,7 +371,12 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan, created: Sequence[str]) -
 
 def _names_written(node: StagedNode, created: Sequence[str]) -> list[str]:
     """Return the names of the properties that are set or created, not removed."""
-    return [*(name for name, data in node.written.items() if data is not None), *created]
+    names = []
+    for name, data in node.written.items():
+        if data is not None:
+            names.append(name)
+    names += created
+    return names
 
 
 def require_free_names(reader: Reader, view: View, plan: ChangeSet) -> None:

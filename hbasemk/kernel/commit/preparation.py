@@ -24,9 +24,11 @@ class Preparation(Committing):
         Both happen at the same time if that saves a round trip. Without changes there is no journal row: it is not created,
         or aborted. Raises TooSlow if the row was created too late, and the errors of the changes.
         """
-        prediction = self._predict(draft) if draft.plan is None else None
-        if prediction is not None:
-            return self._stage_while_creating(draft, prediction)
+        orders_writes = self._store.supports_transactions
+        if draft.plan is None and not orders_writes:
+            prediction = self._predict(draft)
+            if prediction is not None:
+                return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
         if plan.adjusting:
             # The machine id of the revision chooses the slots.
@@ -37,7 +39,7 @@ class Preparation(Committing):
             # Encoded before the id is made, because an id grows old.
             draft.encoded = changes.encode(plan.changes)
             self._make_id(draft)
-        if plan.changes and not self._store.supports_transactions:
+        if plan.changes and not orders_writes:
             self.create(draft)
         return plan
 
@@ -47,7 +49,7 @@ class Preparation(Committing):
 
     def _predict(self, draft: Draft) -> Prediction | None:
         """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
-        if self._store.supports_transactions or not self._store.supports_parallel_calls:
+        if not self._store.supports_parallel_calls:
             return None
         prediction = draft.source.predict(self._store.batch_rows)
         if prediction is None or all(self._reader.is_cached(draft.view, path) for path in prediction.reads):

@@ -104,9 +104,9 @@ class Staging:
             yield node
             pending += [child for child in node.staged_children.values() if child.exists]
 
-    def staged(self) -> Iterator[StagedNode]:
-        """Yield every node that differs from the view or that a change without effect depends on."""
-        return (node for node in self._nodes.values() if node.dirty or node.depends_on_base)
+    def nodes(self) -> Iterable[StagedNode]:
+        """Return all nodes that were loaded or changed."""
+        return self._nodes.values()
 
     def _node(self, path: str) -> StagedNode:
         node = self._nodes.get(path)
@@ -132,7 +132,9 @@ class Staging:
     def load(self, needed: Iterable[str]) -> None:
         """Load these nodes, unless they are loaded already. One round trip per batch; none below a node known to be absent."""
         unknown = []
-        for path in self.not_loaded(needed):
+        for path in dict.fromkeys(needed):
+            if path in self._nodes:
+                continue
             if self._is_below_known(path):
                 self._put(path, None)
             else:
@@ -183,8 +185,8 @@ class Staging:
         top.loaded = True
 
     def _require(self, path: str) -> StagedNode:
-        node = self._find(path)
-        if node is None:
+        node = self._node(path)
+        if not node.exists:
             raise self.missing(path)
         return node
 
