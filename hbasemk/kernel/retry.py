@@ -38,22 +38,17 @@ class _Limit:
     A success sets ``until`` back to None, unless the limit was made with an end or a call has given up.
     """
 
-    __slots__ = ("__weakref__", "_is_final", "seconds", "until")
+    __slots__ = ("__weakref__", "is_final", "seconds", "until")
 
     def __init__(self, seconds: float, until: float | None = None) -> None:
         self.seconds = seconds
         self.until = until
-        self._is_final = until is not None
-
-    def end_outage(self) -> None:
-        """Give the next outage the whole time again."""
-        if not self._is_final:
-            self.until = None
+        self.is_final = until is not None
 
     def give_up(self, until: float) -> None:
         """Give later calls, such as those of a roll-back, no time of their own, even if some of them succeed."""
-        if not self._is_final:
-            self._is_final = True
+        if not self.is_final:
+            self.is_final = True
             self.until = until
 
 
@@ -197,8 +192,9 @@ def retry_call(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], N
                 raise
         else:
             limit = _current_limit()
-            if limit is not None and limit.until is not None:
-                limit.end_outage()
+            if limit is not None and not limit.is_final:
+                # The next outage has the whole time again.
+                limit.until = None
             return result
 
 
