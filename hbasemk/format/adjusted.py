@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from hbasemk.errors import FormatError
 from hbasemk.format import exact, limits, paths, schema, values
 from hbasemk.format.exact import Exact
+from hbasemk.store.abc import Cell
 
 _SET, _CREATED = b"\x0b", b"\x0c"
 """The first byte of a base with the sum that it had seen: of a set value, and of the 0 with which an adjust began."""
@@ -147,28 +148,49 @@ def slot_of(qualifier: bytes) -> int:
     return int.from_bytes(qualifier[1:5], "big")
 
 
+def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[Cell], life: int) -> dict[str, bytes]:
+    """Return the values of the adjusted properties of a node by name, from visible cells.
+
+    A read needs no more of them, and a property may have many slots. Arguments and errors are those of :func:`of_columns`.
+    """
+    sums: dict[bytes, Exact] = {}
+    number = int.from_bytes
+    for _, qualifier, at, value in slots:
+        if at < life or value == values.TOMBSTONE:
+            continue
+        name = qualifier[schema.SLOT_HEAD :]
+        # Nearly all are integers.
+        if len(value) > 1 and value[0] == _INTEGER:
+            sums[name] = sums.get(name, 0) + number(value[1:], "big", signed=True)
+        else:
+            sums[name] = sums.get(name, 0) + _located(path, qualifier, exact.decode, value)
+    found: dict[str, bytes] = {}
+    for qualifier, value in bases:
+        by = sums.pop(qualifier[1:], 0)
+        if by or is_relative(value):
+            plain = _located(path, qualifier, decode_base, value).value(by)
+            if plain is not None:
+                found[schema.property_name(qualifier)] = plain
+    for name in sums:
+        # There is no such property, but its name may be damaged.
+        qualifier = next(cell.qualifier for cell in slots if cell.qualifier[schema.SLOT_HEAD :] == name)
+        _located(path, qualifier, _name, qualifier)
+    return found
+
+
 def of_columns(
-    path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[tuple[bytes, int, bytes]], life: int
+    path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[Cell], life: int
 ) -> dict[str, Adjusted]:
     """Return the adjusted properties of a node by name, from visible cells.
 
     ``bases`` are qualifiers and values of the properties' own columns in the node's life, which began at ``life``; ``slots``
-    are qualifiers, versions and values of slots in any life. Properties that are plain and have no slot are left out. Raises
-    FormatError, with the location, for damaged totals and bases.
+    are the cells of slots in any life. Properties that are plain and have no slot are left out. Raises FormatError, with the
+    location, for damaged totals and bases.
     """
     totals: dict[bytes, dict[int, Exact]] = {}
-    number = int.from_bytes
-    # A property may have many slots, and a read decodes each: nearly all are integers.
-    for qualifier, at, value in slots:
-        if at < life or value == values.TOMBSTONE:
-            continue
-        encoded = qualifier[schema.SLOT_HEAD :]
-        of_name = totals.get(encoded)
-        if of_name is None:
-            of_name = totals[encoded] = {}
-        if len(value) > 1 and value[0] == _INTEGER:
-            of_name[number(qualifier[1:5], "big")] = number(value[1:], "big", signed=True)
-        else:
+    for _, qualifier, at, value in slots:
+        if at >= life and value != values.TOMBSTONE:
+            of_name = totals.setdefault(qualifier[schema.SLOT_HEAD :], {})
             of_name[slot_of(qualifier)] = _located(path, qualifier, exact.decode, value)
     found: dict[str, Adjusted] = {}
     for qualifier, value in bases:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, InvalidValueError, LimitError
 from hbasemk.format import adjusted, limits, paths, schema, values
@@ -18,16 +18,22 @@ is_version: Final = re.compile(f"[0-9a-f]{{{VERSION_DIGITS}}}").fullmatch
 """Whether a text has the form of a node's version."""
 
 
+class _AdjustedCells(NamedTuple):
+    """The qualifiers and values of the properties of a node in its present life, and the cells of slots in any life."""
+
+    bases: Sequence[tuple[bytes, bytes]]
+    slots: Sequence[Cell]
+
+
 class NodeState:
     """An immutable node state. Revision ``created`` began the node's life, and ``revision`` touched it last.
 
-    ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``later`` maps the
-    qualifiers of the property columns that were written after the node's life began to their newest visible version.
-    ``shareable`` is None or the decoded properties, if none of them is a list that a caller could change.
-    ``adjusted`` maps the names of properties that were adjusted to their parts. It is None if the node has no such property.
+    ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``shareable`` is None
+    or the decoded properties, if none of them is a list that a caller could change. :attr:`later` and :attr:`adjusted` may be
+    made on first access from the cells of the bases and slots of adjusted properties: most reads need neither.
     """
 
-    __slots__ = ("_decoded", "adjusted", "created", "encoded", "later", "path", "revision", "shareable")
+    __slots__ = ("_adjusted", "_cells", "_decoded", "_later", "created", "encoded", "path", "revision", "shareable")
 
     def __init__(
         self,
@@ -37,15 +43,45 @@ class NodeState:
         encoded: dict[str, bytes],
         later: Mapping[bytes, int],
         adjusted: Mapping[str, Adjusted] | None = None,
+        cells: _AdjustedCells | None = None,
     ) -> None:
         self.path = path
-        self.later = later
         self.created = created
         self.revision = revision
         self.encoded = encoded
-        self.adjusted = adjusted
+        self._later = later
+        self._adjusted = adjusted
+        self._cells = cells
         self._decoded: dict[str, Value] | None = None
         self.shareable: dict[str, Value] | None = None
+
+    @property
+    def later(self) -> Mapping[bytes, int]:
+        """The newest visible version of each property column written after the node's life began, by qualifier."""
+        self._decode_cells()
+        return self._later
+
+    @property
+    def adjusted(self) -> Mapping[str, Adjusted] | None:
+        """The parts of the properties that were adjusted, by name; None if the node has no such property."""
+        if self._cells is not None:
+            self._decode_cells()
+        return self._adjusted
+
+    def _decode_cells(self) -> None:
+        cells = self._cells
+        if cells is not None:
+            # Another thread may do the same meanwhile; the last assignment shows that all is there.
+            self._adjusted = adjusted.of_columns(self.path, *cells, self.created)
+            written = {cell.qualifier: cell.timestamp for cell in cells.slots if cell.timestamp > self.created}
+            self._later = {**self._later, **written}
+            self._cells = None
+
+    @property
+    def columns(self) -> int:
+        """At least the number of entries in :attr:`encoded` and :attr:`later`."""
+        slots = 0 if self._cells is None else len(self._cells.slots)
+        return len(self.encoded) + len(self._later) + slots
 
     @property
     def properties(self) -> dict[str, Value]:
@@ -130,9 +166,10 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     life = 0
     last = 0
     kept: list[tuple[bytes, bytes]] = []
-    slots: list[tuple[bytes, int, bytes]] = []
+    slots: list[Cell] = []
     later: dict[bytes, int] = {}
-    for _, qualifier, timestamp, value in cells:
+    for cell in cells:
+        _, qualifier, timestamp, value = cell
         kind = qualifier[0] if qualifier else None
         if kind == schema.PROPERTY:
             if timestamp > life:
@@ -142,9 +179,7 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
             if value != values.TOMBSTONE:
                 kept.append((qualifier, value))
         elif kind == schema.SLOT:
-            slots.append((qualifier, timestamp, value))
-            if timestamp > life:
-                later[qualifier] = timestamp
+            slots.append(cell)
         elif qualifier == _DELETED:
             life = timestamp
             if value != schema.ALIVE:
@@ -161,9 +196,5 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
         raise
     if not slots and not any(map(adjusted.is_relative, encoded.values())):
         return NodeState(path, life, last, encoded, later), 0
-    sums = adjusted.of_columns(path, kept, slots, life)
-    for name, one in sums.items():
-        plain = one.value()
-        if plain is not None:
-            encoded[name] = plain
-    return NodeState(path, life, last, encoded, later, sums), 0
+    encoded.update(adjusted.values_of(path, kept, slots, life))
+    return NodeState(path, life, last, encoded, later, cells=_AdjustedCells(kept, slots)), 0

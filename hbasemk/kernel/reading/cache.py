@@ -251,9 +251,8 @@ def _entry(path: str, position: int, state: NodeState | None, names_position: in
         size = _ABSENT + len(path)
     else:
         encoded = state.encoded
-        columns = len(encoded) + len(state.later)
         content = sum(map(len, encoded.values()))
-        size = _NODE + 2 * len(path) + _PROPERTY * columns + 2 * content
+        size = _NODE + 2 * len(path) + _PROPERTY * state.columns + 2 * content
         if content > _SMALL:
             size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
     if names:
