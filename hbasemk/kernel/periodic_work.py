@@ -20,6 +20,9 @@ BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
 SWEEP_AGAIN: Final = 60.0
 """Seconds until such a sweep is repeated if the store fails."""
+RECOVER_EVERY: Final = 1.0
+"""Seconds between two looks for revisions of dead writers. A look reads the leases of all pending revisions: many busy processes
+would read more leases than they commit revisions. A lease lasts many times as long."""
 ADVANCE_AFTER: Final = 500
 """The number of new revisions after which the watermark is moved and the sequence shortened."""
 
@@ -43,6 +46,7 @@ class PeriodicWork(Committing):
         self._folds = folds
         self._checkpoint_cells = checkpoint_cells
         self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
+        self._recovery_due = self._runtime.monotonic()
         self._advanced_at = 0
         self._advanced_to_end = True
         self._seen = 0
@@ -67,7 +71,7 @@ class PeriodicWork(Committing):
         self._do_all(
             self._outcomes.resolve_pending,
             self._branches.resolve_pending,
-            self._recovery.recover,
+            self._recover,
             self._folds.run,
             self._sweep,
             self._advance,
@@ -80,6 +84,13 @@ class PeriodicWork(Committing):
             with damage.kept():
                 step()
         damage.report()
+
+    def _recover(self) -> None:
+        """Look for revisions of dead writers every :data:`RECOVER_EVERY` seconds."""
+        now = self._runtime.monotonic()
+        if now >= self._recovery_due:
+            self._recovery_due = now + RECOVER_EVERY
+            self._recovery.recover()
 
     def _sweep(self) -> None:
         """Sweep once an hour."""

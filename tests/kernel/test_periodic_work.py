@@ -18,12 +18,12 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.ids import leases
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.periodic_work import SWEEP_AGAIN, SWEEP_EVERY
+from hbasemk.kernel.periodic_work import RECOVER_EVERY, SWEEP_AGAIN, SWEEP_EVERY
 from hbasemk.kernel.rollback import replace_damaged_lease
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
 
 LATER = 3 * SWEEP_EVERY
@@ -255,3 +255,25 @@ def test_damage_that_maintenance_meets_does_not_slow_polls(caplog: pytest.LogCap
     assert [record.message for record in caplog.records] == [
         f"background work on {store.location} failed; retrying: a row is damaged"
     ]
+
+
+def test_the_leases_of_pending_revisions_are_read_once_a_second(store: MemoryStore, world: World) -> None:
+    counting = CountingStore(store)
+    other = open_instance(counting, world, mac=1)
+    revision = dead_writer(store, world, 2)
+    other.poll()
+    other.maintain()
+    counting.take()
+    for _ in range(4):
+        world.advance(RECOVER_EVERY / 5)
+        other.maintain()
+        assert ("read", schema.CLUSTER) not in counting.take()
+    world.advance(RECOVER_EVERY / 5)
+    other.maintain()
+    assert counting.take()["read", schema.CLUSTER] == 1
+    # The lease expires at most so long after the writer's death.
+    world.advance(40)
+    other.maintain()
+    assert other.outcomes.of(revision) is Outcome.ABORTED
+    assert is_swept(store, revision)
+    assert list(IntegrityCheck(other).run()) == []
