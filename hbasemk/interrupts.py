@@ -29,6 +29,9 @@ NAMES: Final = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGBREAK", "SIGALRM",
 """The signals whose handlers end the work of programs. SIGPROF is none: a profiler needs the frame that it interrupts."""
 NUMBERS: Final = tuple(int(getattr(signal, name)) for name in NAMES if hasattr(signal, name))
 
+_main_thread = threading.main_thread().ident
+"""The thread that calls the handlers of signals; in a child process, the one that forked."""
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -50,7 +53,7 @@ class Deferred:
         self._noted: dict[int, FrameType | None] = {}
 
     def __enter__(self) -> Deferred:
-        if threading.get_ident() == threading.main_thread().ident:
+        if threading.get_ident() == _main_thread:
             for number in NUMBERS:
                 handler = getsignal(number)
                 # Most signals have SIG_DFL, which is 0.
@@ -148,11 +151,13 @@ _forks_main: list[bool] = []
 
 
 def _before_fork() -> None:
-    _forks_main[:] = [threading.get_ident() == threading.main_thread().ident]
+    _forks_main[:] = [threading.get_ident() == _main_thread]
 
 
 def _in_child() -> None:
     """Restore the handlers that the parent's main thread had replaced while another thread forked."""
+    global _main_thread
+    _main_thread = threading.get_ident()
     if _forks_main != [False]:
         return
     for number in NUMBERS:

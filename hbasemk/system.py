@@ -158,17 +158,14 @@ class SystemRuntime:
     """
 
     def __init__(self, retry_timeout: float = DEFAULT_RETRY_TIMEOUT) -> None:
-        self._retry_timeout = retry_timeout
-        self._random = random.Random(os.urandom(16))
+        self.retry_timeout = retry_timeout
+        """The number of seconds for which a refused call of the store is retried."""
+        self.random = random.Random(os.urandom(16))
+        """A generator that the operating system seeded."""
         self._closing = Flag()
         self._threads = PerProcess(_Threads)
         self.monotonic: Callable[[], float] = _monotonic_clock()
         """Returns seconds that never decrease. They count a sleep of the machine where the system has such a clock."""
-
-    @property
-    def random(self) -> random.Random:
-        """A generator that the operating system seeded."""
-        return self._random
 
     def now_ms(self) -> int:
         """Return the wall clock in ms since 1970."""
@@ -177,11 +174,6 @@ class SystemRuntime:
     def sleep(self, seconds: float) -> None:
         """Wait; return at once when the runtime is closed."""
         self._closing.wait(seconds)
-
-    @property
-    def retry_timeout(self) -> float:
-        """The number of seconds for which a refused call of the store is retried."""
-        return self._retry_timeout
 
     @property
     def closed(self) -> bool:

@@ -73,10 +73,10 @@ class Transaction:
     """
 
     def __init__(self, instance: Instance, view: View, message: str, isolation: Isolation = "snapshot") -> None:
-        check_isolation(isolation)
+        """Begin a transaction; ``message`` and ``isolation`` are valid."""
         self._instance = instance
         self._view = view
-        self._message = limits.check_message(message)
+        self._message = message
         self._operations = instance.collect_operations(view, serializable=isolation == "serializable")
         self._expected: dict[str, str | None] = {}
         self._done = False
@@ -130,7 +130,8 @@ class Transaction:
         Raises InvalidPathError for an invalid path or name.
         """
         operation = SetProperty(arguments.path(path), arguments.property_name(name, path), _as_it_is(value))
-        self._expect(path, if_version)
+        if if_version is not ...:
+            self._expect(path, if_version)
         self._take(operation)
 
     def unset(self, path: str, name: str, *, if_version: str | EllipsisType | None = ...) -> None:

@@ -75,7 +75,8 @@ class Attempts(Committing):
                 if not self._slots.is_collision(draft, conflict.path, conflict.column, conflict.slots):
                     break
         finally:
-            self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision)
+            if draft.slots:
+                self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision)
         if not isinstance(result, int):
             self.statistics.conflicts += 1
         return result
@@ -193,7 +194,8 @@ class Attempts(Committing):
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
-        self._announcements.decided(draft.revision)
+        if not self._store.supports_transactions:
+            self._announcements.decided(draft.revision)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         made = draft.decision_arrival if draft.created is None else draft.created
@@ -204,7 +206,8 @@ class Attempts(Committing):
         if not has_joined and not self._outcomes.quietly(self._journal.poll):
             self._journal.lacks_own_commit = True
         self._turns.record_commit(plan.changes)
-        self._slots.record(plan)
+        if plan.adjusting:
+            self._slots.record(plan)
         self.statistics.committed += 1
 
     def _abort_if_it_exists(self, draft: Draft) -> bool:

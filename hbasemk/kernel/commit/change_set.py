@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, TypeVar
 
@@ -32,6 +33,9 @@ _PROPERTIES: Final = bytes([schema.PROPERTY])
 """The qualifiers of properties begin with this byte, or a higher one."""
 _NOTHING: Final[dict[Column, None]] = {}
 """The columns that most new nodes depend on; stays empty."""
+_NO_CHILDREN: Final[tuple[tuple[str, ...], tuple[str, ...]]] = ((), ())
+_child_column: Final = lru_cache(maxsize=1024)(schema.child_column)
+"""The column of a child that has the name of a property. Many commits write the same properties."""
 _NEVER_WRITTEN: Final[Mapping[bytes, int]] = {}
 """The columns that were written in a new node's life after its first revision; stays empty."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE, None)
@@ -322,7 +326,8 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         plan.value_bytes = _read_back_size(node)
     # Python's garbage collector visits lists again and again, but not tuples of text and bytes.
     plan.cells = tuple(cells)
-    return plan, RowChange(node.path, kind, (*node.written, *created), *_children(node))
+    children = _children(node) if node.child_writes else _NO_CHILDREN
+    return plan, _tuple(RowChange, (node.path, kind, (*node.written, *created), *children, ()))
 
 
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
@@ -337,13 +342,12 @@ def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
     # it writes the parent's child column, and a commit that touches it has that version in its view.
     depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}
     plan = RowPlan(node.path, paths.key(node.path), tuple(cells), depends_on)
-    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), *_children(node), ()))
+    children = _children(node) if node.child_writes else _NO_CHILDREN
+    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), *children, ()))
 
 
 def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the children that the node gets, and of those that it loses."""
-    if not node.child_writes:
-        return (), ()
     added = tuple(name for name, is_present in node.child_writes.items() if is_present)
     return added, tuple(name for name, is_present in node.child_writes.items() if not is_present)
 
@@ -354,7 +358,7 @@ def _keep_names_apart(node: StagedNode, plan: RowPlan, created: Sequence[str]) -
     must_be_absent: dict[Column, None] = {}
     for name in _names_written(node, created):
         if name not in node.child_writes:
-            must_be_absent[schema.child_column(name)] = None
+            must_be_absent[_child_column(name)] = None
             if name not in node.base.encoded:
                 plan.names_in_doubt = True
     plan.must_be_absent = frozenset(must_be_absent)

@@ -157,9 +157,9 @@ class KnownRevisions:
 
     def _move_head(self) -> None:
         """Move the head to the end of the sequence."""
-        position = len(self._sequence) - 1
-        self.highest_seen = max(self.highest_seen, self._sequence.upper_at(position))
-        self._head = self._view_at(position)
+        head = self._view_at(len(self._sequence) - 1)
+        self.highest_seen = max(self.highest_seen, head.upper)
+        self._head = head
         for watcher in self.watchers:
             watcher()
 

@@ -129,7 +129,7 @@ class Connections:
     def _run(
         self, call: Callable[[Connection], T], create: bool, writing: bool, begun: float, interrupts: Deferred
     ) -> T:
-        pauses = Pauses(begun, self._written)
+        pauses: Pauses | None = None
         while True:
             connection = self._take()
             usable = False
@@ -153,6 +153,7 @@ class Connections:
                         raise _SignalArrivedError
                     if self._forking or self._closed or self._is_over(begun):
                         raise errors.locked()
+                    pauses = pauses or Pauses(begun, self._written)
                     pauses.sleep()
                 usable = False
                 try:
@@ -182,6 +183,7 @@ class Connections:
                 self._give_back(connection, usable)
             if interrupts.arrived:
                 raise _SignalArrivedError
+            pauses = pauses or Pauses(begun, self._written)
             pauses.sleep()
 
     def _raise_unless_repeatable(self, error: sqlite3.Error, connection: Connection | None, begun: float) -> None:
