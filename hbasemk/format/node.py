@@ -80,8 +80,8 @@ class NodeState:
     @property
     def columns(self) -> int:
         """At least the number of entries in :attr:`encoded` and :attr:`later`."""
-        slots = 0 if self._cells is None else len(self._cells.slots)
-        return len(self.encoded) + len(self._later) + slots
+        cells = self._cells
+        return len(self.encoded) + len(self._later) + (0 if cells is None else len(cells.slots))
 
     @property
     def properties(self) -> dict[str, Value]:
