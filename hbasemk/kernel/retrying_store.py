@@ -10,7 +10,7 @@ unless a single cell is larger. A row that is larger is written in several calls
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
@@ -56,7 +56,7 @@ class RetryingStore(DelegatingStore):
         """Let every later call raise ``error``."""
         self._stopped = error
 
-    @property
+    @cached_property
     def supports_joint_calls(self) -> bool:
         """As the store itself."""
         return self.inner.supports_joint_calls
@@ -68,7 +68,8 @@ class RetryingStore(DelegatingStore):
     @property
     def once(self) -> Store:
         """The store itself, for calls that must not be retried."""
-        self._check_not_stopped()
+        if self._stopped is not None:
+            self._check_not_stopped()
         return self.inner
 
     def _retry(self, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
