@@ -21,8 +21,8 @@ BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 SWEEP_AGAIN: Final = 60.0
 """Seconds until such a sweep is repeated if the store fails."""
 RECOVER_EVERY: Final = 1.0
-"""Seconds between two looks for revisions of dead writers. A look reads the leases of all pending revisions: many busy processes
-would read more leases than they commit revisions. A lease lasts many times as long."""
+"""Seconds from one successful recovery to the next. A recovery reads the leases of all pending revisions. Without this limit,
+many busy processes would read more leases than they commit revisions. A lease lasts many times as long."""
 ADVANCE_AFTER: Final = 500
 """The number of new revisions after which the watermark is moved and the sequence shortened."""
 
@@ -86,11 +86,11 @@ class PeriodicWork(Committing):
         damage.report()
 
     def _recover(self) -> None:
-        """Look for revisions of dead writers every :data:`RECOVER_EVERY` seconds."""
+        """Recover revisions of dead writers, :data:`RECOVER_EVERY` seconds after the last success; repeat a failure at once."""
         now = self._runtime.monotonic()
         if now >= self._recovery_due:
-            self._recovery_due = now + RECOVER_EVERY
             self._recovery.recover()
+            self._recovery_due = now + RECOVER_EVERY
 
     def _sweep(self) -> None:
         """Sweep once an hour."""

@@ -277,3 +277,29 @@ def test_the_leases_of_pending_revisions_are_read_once_a_second(store: MemorySto
     assert other.outcomes.of(revision) is Outcome.ABORTED
     assert is_swept(store, revision)
     assert list(IntegrityCheck(other).run()) == []
+
+
+def test_recovery_is_repeated_at_once_after_a_failure_of_the_store(store: MemoryStore, world: World) -> None:
+    faulty = FaultyStore(store)
+    one = open_instance(faulty, world, mac=1)
+    revision = dead_writer(store, world, 2)
+    world.advance(LATER)
+    one.poll()
+    faulty.before = failing("read", schema.CLUSTER)
+    with pytest.raises(StoreNotAppliedError):
+        one.maintain()
+    faulty.before = None
+    one.maintain()
+    assert is_swept(store, revision)
+
+
+@pytest.mark.damages("undecodable changes")
+def test_each_maintenance_reports_damage_that_keeps_a_dead_writers_revision(store: MemoryStore, world: World) -> None:
+    one = open_instance(store, world, mac=1)
+    damage(store, dead_writer(store, world, 2))
+    world.advance(LATER)
+    one.poll()
+    # A success would end a series of failures in the log of background work.
+    for _ in range(3):
+        with pytest.raises(FormatError, match="of a dead writer cannot be rolled back"):
+            one.maintain()
