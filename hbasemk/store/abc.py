@@ -211,6 +211,7 @@ class Store(ABC):
     Every call may raise :class:`~hbasemk.errors.StoreError` in one of its kinds (not applied, unknown, unusable). It
     raises :class:`~hbasemk.errors.LimitError` before anything was written, and
     :class:`~hbasemk.errors.ClosedError` after :meth:`close`. Many threads may share a store.
+    ``limits``, and the properties whose names begin with ``supports`` or ``batch``, never change.
     """
 
     limits: Limits = Limits()

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
 
 from hbasemk.store.abc import FileIdentity, Limits, Put, Store
+
+T = TypeVar("T")
+
+
+class _ReadOnce(Generic[T]):
+    """A property that never changes: the first access stores it in the object.
+
+    Before Python 3.12, ``functools.cached_property`` has a lock that all objects share. A child process that was forked while
+    another thread holds it waits forever.
+    """
+
+    def __init__(self, read: Callable[[Any], T]) -> None:
+        self.__doc__ = read.__doc__
+        self._read: Final = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, store: Any, owner: type | None = None) -> T:
+        if store is None:
+            # For tools that show the class.
+            return cast("T", self)
+        value = store.__dict__[self._name] = self._read(store)
+        return value
 
 
 class DelegatingStore(Store):
     """A store with the properties of ``inner``; a subclass defines the calls.
 
-    Cached are those that never change: a commit asks for them many times.
+    A commit needs some properties many times. Those that never change are read once.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -22,12 +46,12 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.location
 
-    @cached_property
-    def limits(self) -> Limits:  # type: ignore[override]
+    @_ReadOnce
+    def limits(self) -> Limits:
         """As the inner store."""
         return self.inner.limits
 
-    @cached_property
+    @_ReadOnce
     def supports_parallel_calls(self) -> bool:
         """As the inner store."""
         return self.inner.supports_parallel_calls
@@ -44,17 +68,17 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.give_way(at_most)
 
-    @cached_property
+    @_ReadOnce
     def batch_rows(self) -> int:
         """As the inner store."""
         return self.inner.batch_rows
 
-    @cached_property
+    @_ReadOnce
     def batch_bytes(self) -> int:
         """As the inner store."""
         return self.inner.batch_bytes
 
-    @cached_property
+    @_ReadOnce
     def supports_transactions(self) -> bool:
         """As the inner store."""
         return self.inner.supports_transactions
