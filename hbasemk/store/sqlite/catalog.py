@@ -119,9 +119,9 @@ class Catalog:
             return call(connection, *tables)
         except sqlite3.OperationalError as error:
             if errors.is_missing_table(error):
+                damaged = " or ".join(map(repr, dict.fromkeys(names)))
                 raise FormatError(
-                    f"{self._location} is damaged: a part of table {' or '.join(map(repr, names))} is missing; restore it "
-                    "from a copy"
+                    f"{self._location} is damaged: a part of table {damaged} is missing; restore it from a copy"
                 ) from error
             raise
 

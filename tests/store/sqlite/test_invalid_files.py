@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sqlite3
@@ -10,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
-from hbasemk.store.abc import Get, NewCell, Put, Scan
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan
 from hbasemk.store.sqlite import SqliteStore, database_file
-from tests.support.sqlite import TABLES, flag
+from tests.support.sqlite import FLAG, TABLES, flag
 
 
 def every_first_call(path: Path):
@@ -157,6 +158,17 @@ class TestFiles:
             with pytest.raises(FormatError, match=r"content\.db is damaged.*'one'"):
                 call()
         damaged.close()
+
+    @pytest.mark.parametrize(("table", "named"), [("one", "'one'"), ("many", "'many' or 'one'")])
+    def test_a_transaction_names_each_table_that_may_lack_a_part(
+        self, store: SqliteStore, path: Path, table: str, named: str
+    ) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as plain:
+            (name,) = plain.execute("SELECT name FROM sqlite_master WHERE name LIKE 'one%'").fetchone()
+            plain.execute(f'DROP TABLE "{name}"')
+        decision = Decision("one", FLAG, None, flag(b"r"))
+        with pytest.raises(FormatError, match=f"a part of table {named} is missing"):
+            store.write_if(table, [], [], lambda _: True, decision)
 
     def test_a_missing_folder_is_named(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "nowhere" / "content.db"))
