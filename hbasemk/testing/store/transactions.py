@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import pytest
@@ -16,6 +17,18 @@ FLAG = (D, b"flag")
 def accept(_: list[Row]) -> bool:
     """Accept any rows."""
     return True
+
+
+class MadeLater(Iterable[Get]):
+    """Gets that count how often a store iterates over them."""
+
+    def __init__(self, gets: Sequence[Get]) -> None:
+        self.gets = gets
+        self.iterations = 0
+
+    def __iter__(self) -> Iterator[Get]:
+        self.iterations += 1
+        return iter(self.gets)
 
 
 class Transactions(Base):
@@ -76,6 +89,44 @@ class Transactions(Base):
         assert [[cell.value for cell in found.cells] for found in seen[0]] == [[b"old"], []]
         assert values(store, tables.many, row) == {b"a": b"old"}
         assert values(store, tables.one, row) == {b"flag": b"no"}
+
+    def test_a_transaction_takes_the_gets_from_one_iteration_when_it_reads(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        name = tables.one.name
+        store.write(name, [put(row, {b"flag": b"no"})])
+        store.write(tables.many.name, [put(row, {b"a": b"old"}, 3)])
+        gets = MadeLater([Get(row), Get(row + b"absent")])
+        seen: list[list[bytes]] = []
+
+        def judge(rows: list[Row]) -> bool:
+            assert gets.iterations == len(seen) + 1
+            seen.append([found.key for found in rows])
+            return False
+
+        for number in range(2):
+            assert store.write_if(tables.many.name, [], gets, judge, self.decision(tables, row)) is None
+            assert gets.iterations == number + 1
+        assert seen == [[row, row + b"absent"]] * 2
+        since = (name, last_number(store, tables))
+        assert store.write_if(tables.many.name, [], gets, judge, self.decision(tables, row), unchanged_since=since)
+        assert gets.iterations == 2
+
+    def test_an_error_in_the_gets_of_a_transaction_writes_nothing(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        store.write(tables.one.name, [put(row, {b"flag": b"no"})])
+
+        def broken() -> Iterator[Get]:
+            yield Get(row)
+            raise ZeroDivisionError
+
+        puts, decision = [put(row, {b"a": b"1"}, 5)], self.decision(tables, row)
+        with pytest.raises(ZeroDivisionError):
+            store.write_if(tables.many.name, puts, broken(), accept, decision)
+        assert values(store, tables.many, row) == {}
+        assert store.write_if(tables.many.name, puts, [Get(row)], accept, decision)
+        assert values(store, tables.many, row) == {b"a": b"1"}
 
     def test_a_transaction_also_writes_the_other_rows_of_its_decision(
         self, store: Store, tables: Tables, row: bytes
