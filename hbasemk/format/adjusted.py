@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from hbasemk.errors import FormatError
@@ -151,7 +152,8 @@ def slot_of(qualifier: bytes) -> int:
 def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[Cell], life: int) -> dict[str, bytes]:
     """Return the values of the adjusted properties of a node by name, from visible cells.
 
-    A read needs no more of them, and a property may have many slots. Arguments and errors are those of :func:`of_columns`.
+    A read needs only the values, and a property may have many slots. Arguments and errors are those of :func:`of_columns`;
+    a damaged value that was set also raises FormatError with its location.
     """
     sums: dict[bytes, Exact] = {}
     number = int.from_bytes
@@ -168,7 +170,7 @@ def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[C
     for qualifier, value in bases:
         by = sums.pop(qualifier[1:], 0)
         if by or is_relative(value):
-            plain = _located(path, qualifier, decode_base, value).value(by)
+            plain = _located(path, qualifier, partial(_value, by), value)
             if plain is not None:
                 found[schema.property_name(qualifier)] = plain
     for name in sums:
@@ -205,6 +207,11 @@ def of_columns(
         qualifier = b"\x02" + next(iter(of_name)).to_bytes(4, "big") + encoded
         found[_located(path, qualifier, _name, qualifier)] = Adjusted(None, 0, of_name)
     return found
+
+
+def _value(by: Exact, base: bytes) -> bytes | None:
+    """Return the value of a property after adjusts by ``by``."""
+    return decode_base(base).value(by)
 
 
 def _name(qualifier: bytes) -> str:

@@ -98,3 +98,17 @@ def test_a_damaged_name_without_a_property_is_found_by_the_read() -> None:
     with pytest.raises(FormatError) as raised:
         from_cells("/n", cells)
     assert raised.value.column == column
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_damaged_value_that_was_adjusted_is_found_by_the_read(relative: bool) -> None:
+    column, damaged = schema.property_column("a"), b"\x03\x01"
+    base = adjusted.Adjusted(damaged, 7).encode_base() if relative else damaged
+    cells = [
+        cell(schema.DELETED, LIFE, schema.ALIVE),
+        cell(column, LIFE + 1, base),
+        cell(schema.slot_column("a", 1), LIFE + 1, exact.encode(3)),
+    ]
+    with pytest.raises(FormatError) as raised:
+        from_cells("/n", cells)
+    assert raised.value.column == column
