@@ -16,7 +16,11 @@ def ids_below_seen_revisions(patch: pytest.MonkeyPatch) -> None:
 
 
 def ids_of_any_time(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(IdClock, "_checked_now_ms", lambda self: max(self._runtime.now_ms(), int(self._server_ms())))
+    def unchecked(self: IdClock) -> int:
+        local, server = self._runtime.now_ms(), int(self._server_ms())
+        return server if local < server <= local + self._settings.max_clock_skew_ms else local
+
+    patch.setattr(IdClock, "_checked_now_ms", unchecked)
 
 
 def leases_that_overlap(patch: pytest.MonkeyPatch) -> None:
