@@ -173,10 +173,11 @@ def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[C
             plain = _located(path, qualifier, partial(_value, by), value)
             if plain is not None:
                 found[schema.property_name(qualifier)] = plain
-    for name in sums:
-        # There is no such property, but its name may be damaged.
-        qualifier = next(cell.qualifier for cell in slots if cell.qualifier[schema.SLOT_HEAD :] == name)
-        _located(path, qualifier, _name, qualifier)
+    if sums:
+        # There are no such properties, but a name may be damaged.
+        for _, qualifier, _, _ in slots:
+            if qualifier[schema.SLOT_HEAD :] in sums:
+                _located(path, qualifier, _name, qualifier)
     return found
 
 

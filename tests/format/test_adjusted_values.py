@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
@@ -112,3 +113,20 @@ def test_a_damaged_value_that_was_adjusted_is_found_by_the_read(relative: bool) 
     with pytest.raises(FormatError) as raised:
         from_cells("/n", cells)
     assert raised.value.column == column
+
+
+class Counted(list[Cell]):
+    """Cells that count how many a loop has taken."""
+
+    taken = 0
+
+    def __iter__(self) -> Iterator[Cell]:
+        for one in super().__iter__():
+            self.taken += 1
+            yield one
+
+
+def test_a_read_takes_each_slot_of_removed_properties_at_most_twice() -> None:
+    slots = Counted(cell(schema.slot_column(f"p{number}", 1), LIFE + 1, exact.encode(3)) for number in range(100))
+    assert adjusted.values_of("/n", [], slots, LIFE) == {}
+    assert slots.taken <= 2 * len(slots)
