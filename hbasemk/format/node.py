@@ -29,8 +29,8 @@ class NodeState:
     """An immutable node state. Revision ``created`` began the node's life, and ``revision`` touched it last.
 
     ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``shareable`` is None
-    or the decoded properties, if none of them is a list that a caller could change. :attr:`later` and :attr:`adjusted` may be
-    made on first access from the cells of the bases and slots of adjusted properties: most reads need neither.
+    or the decoded properties, if none of them is a list that a caller could change. If a property was adjusted, the first access
+    to :attr:`later` or :attr:`adjusted` decodes both from cells: most reads need neither.
     """
 
     __slots__ = ("_adjusted", "_cells", "_decoded", "_later", "created", "encoded", "path", "revision", "shareable")
@@ -71,7 +71,7 @@ class NodeState:
     def _decode_cells(self) -> None:
         cells = self._cells
         if cells is not None:
-            # Another thread may do the same meanwhile; the last assignment shows that all is there.
+            # Another thread may do the same meanwhile. The last assignment shows that both are complete.
             self._adjusted = adjusted.of_columns(self.path, *cells, self.created)
             written = {cell.qualifier: cell.timestamp for cell in cells.slots if cell.timestamp > self.created}
             self._later = {**self._later, **written}

@@ -374,7 +374,7 @@ class Store(ABC):
 
         The store reads ``gets`` and passes the rows to ``judge``. If ``judge`` returns True and the compare-and-set
         ``decision`` applies, the store writes ``puts`` and ``decision.put``. Each time the store reads, it iterates once over
-        ``gets``, which may make them then. ``also`` names rows of other tables;
+        ``gets``, and at no other time; the iteration may create the gets. ``also`` names rows of other tables;
         ``judge`` receives them after the rows of ``gets``. There, :data:`LAST_ROW` names the row with the highest key; if the
         table is empty, that row has the key :data:`LAST_ROW` and no cells. ``unchanged_since`` names a table that keeps arrivals,
         and an arrival number: if nothing has been written to this table after that number, the store neither reads nor calls
@@ -382,8 +382,8 @@ class Store(ABC):
 
         Returns the arrival number of ``decision.put`` if everything was written (1 if its table keeps no arrivals), None if
         ``judge`` returned False, and 0 if the decision does not apply; in the last two cases nothing was written. The store
-        may call ``judge`` several times; ``judge`` must not call the store. Available only if :attr:`supports_transactions`
-        is True.
+        may call ``judge`` several times. ``judge`` and the iteration over ``gets`` must not call the store. Available only if
+        :attr:`supports_transactions` is True.
         """
         raise NotImplementedError(f"the store at {self.location} does not support transactions")
 

@@ -1,4 +1,4 @@
-"""What a read makes of the slots of a property: its value at once, its parts when a commit needs them."""
+"""A read computes the value of an adjusted property at once, and decodes its parts when a commit needs them."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_the_leases_of_pending_revisions_are_read_once_a_second(store: MemorySto
     world.advance(RECOVER_EVERY / 5)
     other.maintain()
     assert counting.take()["read", schema.CLUSTER] == 1
-    # The lease expires at most so long after the writer's death.
+    # By then the lease of the dead writer has expired.
     world.advance(40)
     other.maintain()
     assert other.outcomes.of(revision) is Outcome.ABORTED

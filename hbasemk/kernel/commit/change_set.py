@@ -35,7 +35,7 @@ _NOTHING: Final[dict[Column, None]] = {}
 """The columns that most new nodes depend on; stays empty."""
 _NO_CHILDREN: Final[tuple[tuple[str, ...], tuple[str, ...]]] = ((), ())
 _child_column: Final = lru_cache(maxsize=1024)(schema.child_column)
-"""The column of a child that has the name of a property. Many commits write the same properties."""
+"""Returns the column of a child with the name of a property. Many commits write the same properties."""
 _NEVER_WRITTEN: Final[Mapping[bytes, int]] = {}
 """The columns that were written in a new node's life after its first revision; stays empty."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE, None)
@@ -137,7 +137,7 @@ class ChangeSet:
     def size(self) -> int:
         """The approximate size of the cells in bytes."""
         size = 0
-        # As in fits().
+        # Faster than sum(), as in fits().
         for row in self.rows:
             for _, qualifier, value, _ in row.cells:
                 size += len(qualifier) + len(value)

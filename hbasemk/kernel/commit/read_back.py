@@ -82,7 +82,7 @@ class _SlotsOf(Container[Column]):
 
 
 class _MadeLater(Iterable[Get]):
-    """Gets that are made for each iteration over them."""
+    """Gets that each iteration creates anew."""
 
     def __init__(self, make: Callable[[], list[Get]]) -> None:
         self._make = make
@@ -174,7 +174,7 @@ class ReadBack(Committing):
     def precondition(
         self, revision: int, view: View, plan: ChangeSet
     ) -> tuple[Iterable[Get], Callable[[Sequence[Row]], bool]]:
-        """Return the gets of the read-back, which are made if the transaction reads, and a function that judges their rows.
+        """Return the gets of the read-back, which the transaction creates when it reads, and a function that judges their rows.
 
         The function returns whether the rows show no conflict; trunk ignores branch cells.
         """
