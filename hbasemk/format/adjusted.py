@@ -175,8 +175,8 @@ def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[C
                 found[schema.property_name(qualifier)] = plain
     if sums:
         # There are no such properties, but a name may be damaged.
-        for _, qualifier, _, _ in slots:
-            if qualifier[schema.SLOT_HEAD :] in sums:
+        for _, qualifier, at, value in slots:
+            if at >= life and value != values.TOMBSTONE and qualifier[schema.SLOT_HEAD :] in sums:
                 _located(path, qualifier, _name, qualifier)
     return found
 
@@ -216,7 +216,10 @@ def _value(by: Exact, base: bytes) -> bytes | None:
 
 
 def _name(qualifier: bytes) -> str:
-    return schema.name_of((schema.DATA, qualifier))
+    try:
+        return schema.name_of((schema.DATA, qualifier))
+    except FormatError as error:
+        raise FormatError("the name is not UTF-8") from error
 
 
 def _located(path: str, qualifier: bytes, decode: Callable[[bytes], T], data: bytes) -> T:

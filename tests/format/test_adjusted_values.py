@@ -94,11 +94,17 @@ def test_a_damaged_total_is_found_by_the_read(value: bytes) -> None:
 
 
 def test_a_damaged_name_without_a_property_is_found_by_the_read() -> None:
-    column = (schema.DATA, b"\x02\x00\x00\x00\x01\xff\xff")
-    cells = [cell(schema.DELETED, LIFE, schema.ALIVE), cell(column, LIFE + 1, exact.encode(3))]
+    ended, removed, column = ((schema.DATA, bytes([schema.SLOT, 0, 0, 0, slot]) + b"\xff\xff") for slot in range(3))
+    cells = [
+        cell(schema.DELETED, LIFE, schema.ALIVE),
+        cell(ended, LIFE - 1, exact.encode(3)),
+        cell(removed, LIFE + 1, values.TOMBSTONE),
+        cell(column, LIFE + 1, exact.encode(3)),
+    ]
     with pytest.raises(FormatError) as raised:
         from_cells("/n", cells)
     assert raised.value.column == column
+    assert str(raised.value).count("`hbasemk check` lists") == 1
 
 
 @pytest.mark.parametrize("relative", [False, True])
