@@ -10,7 +10,7 @@ unless a single cell is larger. A row that is larger is written in several calls
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
@@ -32,7 +32,7 @@ from hbasemk.store.abc import (
     Store,
     Table,
 )
-from hbasemk.store.delegating import DelegatingStore
+from hbasemk.store.delegating import DelegatingStore, ReadOnce
 from hbasemk.store.sizes import is_full, size_of_rows
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class RetryingStore(DelegatingStore):
         """Let every later call raise ``error``."""
         self._stopped = error
 
-    @cached_property
+    @ReadOnce
     def supports_joint_calls(self) -> bool:
         """As the store itself."""
         return self.inner.supports_joint_calls

@@ -10,7 +10,7 @@ from hbasemk.store.abc import FileIdentity, Limits, Put, Store
 T = TypeVar("T")
 
 
-class _ReadOnce(Generic[T]):
+class ReadOnce(Generic[T]):
     """A property that never changes: the first access stores it in the object.
 
     Before Python 3.12, ``functools.cached_property`` has a lock that all objects share. A child process that was forked while
@@ -46,12 +46,12 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.location
 
-    @_ReadOnce
+    @ReadOnce
     def limits(self) -> Limits:
         """As the inner store."""
         return self.inner.limits
 
-    @_ReadOnce
+    @ReadOnce
     def supports_parallel_calls(self) -> bool:
         """As the inner store."""
         return self.inner.supports_parallel_calls
@@ -68,17 +68,17 @@ class DelegatingStore(Store):
         """As the inner store."""
         return self.inner.give_way(at_most)
 
-    @_ReadOnce
+    @ReadOnce
     def batch_rows(self) -> int:
         """As the inner store."""
         return self.inner.batch_rows
 
-    @_ReadOnce
+    @ReadOnce
     def batch_bytes(self) -> int:
         """As the inner store."""
         return self.inner.batch_bytes
 
-    @_ReadOnce
+    @ReadOnce
     def supports_transactions(self) -> bool:
         """As the inner store."""
         return self.inner.supports_transactions
