@@ -113,7 +113,10 @@ def branches(session: Session) -> None:
 def merge(session: Session, revision: str, message: str | None) -> None:
     """Merge a branch into trunk, as a whole or not at all.
 
-    REVISION is the newest revision of the branch. The command prints the new trunk revision.
+    REVISION is the newest revision of the branch. The command prints the new trunk revision, and the branch ends.
+
+    A branch without effect makes no revision and stays open. The command then prints the newest trunk revision. `hbasemk branch
+    --sweep SECONDS` abandons branches that received no commit for so long; without it they stay open for a day.
 
     If trunk has changed the same data since, that is a conflict (exit code 3). Then `hbasemk branch --rebase REVISION` combines
     the changes of both.

@@ -134,6 +134,18 @@ def test_the_message_of_a_branch_describes_its_merge(tool: Tool) -> None:
     assert tool("branches").startswith(last)
 
 
+def test_a_merge_without_effect_leaves_the_branch_open_as_its_help_says(tool: Tool) -> None:
+    head = tool("commit", '+"/a":{"n":1}')
+    branch = tool("branch", "-m", "nothing yet")
+    assert tool("merge", branch) == head
+    assert tool("branches").startswith(branch)
+    tool("merge", tool("commit", "--on", branch, '^"/a/n":2'))
+    assert tool("branches") == ""
+    shown = " ".join(tool("merge", "--help").split())
+    assert "A branch without effect makes no revision and stays open" in shown
+    assert "hbasemk branch --sweep SECONDS" in shown
+
+
 def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None:
     base = tool("commit", '+"/a":{"n":1} +"/b":{}')
     revision = tool("commit", "--on", tool("branch", base), '^"/a/n":2')
