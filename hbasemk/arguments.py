@@ -135,11 +135,11 @@ def flag(value: object, name: str) -> bool:
 
 
 def count(value: object, name: str) -> int:
-    """Return an int that is not negative; raise TypeError or ValueError for another value."""
+    """Return an int that is not negative; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise wrong(name, "an int", value)
     if value < 0:
-        raise ValueError(f"{name} must be at least 0, got {limits.shown(value)}")
+        raise InvalidValueError(f"{name} must be at least 0, got {limits.shown(value)}")
     return value
 
 
@@ -151,10 +151,10 @@ def number(value: object, name: str) -> int | float:
 
 
 def finite(value: object, name: str) -> int | float:
-    """Return an int or a finite float; raise TypeError or ValueError for another value."""
+    """Return an int or a finite float; raise TypeError or InvalidValueError for another value."""
     found = number(value, name)
     if not -math.inf < found < math.inf:
-        raise ValueError(f"{name} must be an int or a finite float, got {found}")
+        raise InvalidValueError(f"{name} must be an int or a finite float, got {found}")
     return found
 
 
@@ -180,8 +180,8 @@ def instance(value: object, kind: type[T], name: str) -> T:
 
 
 def choice(value: object, possible: Sequence[str], name: str) -> None:
-    """Raise TypeError if the value is not a str, and ValueError if it is none of the possible ones."""
+    """Raise TypeError if the value is not a str, and InvalidValueError if it is none of the possible ones."""
     if not isinstance(value, str):
         raise wrong(name, " or ".join(map(repr, possible)), value)
     if value not in possible:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, possible))}, got {limits.shown(value)}")
+        raise InvalidValueError(f"{name} must be {' or '.join(map(repr, possible))}, got {limits.shown(value)}")

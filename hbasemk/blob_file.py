@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from hbasemk.errors import InvalidValueError
 from hbasemk.kernel.blobs import CHUNK, Blobs
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class _BlobFile(io.RawIOBase):
         """Move to ``offset`` from the beginning, the position or the end; return the new position."""
         self._require_open()
         if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
-            raise ValueError(f"whence must be 0, 1 or 2, got {whence}")
+            raise InvalidValueError(f"whence must be 0, 1 or 2, got {whence}")
         begin = (0, self._position, self._end)[whence]
         if begin + offset < 0:
-            raise ValueError(f"the position in a blob must not be negative, got {begin + offset}")
+            raise InvalidValueError(f"the position in a blob must not be negative, got {begin + offset}")
         self._position = begin + offset
         return self._position
 

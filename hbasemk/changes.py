@@ -35,8 +35,8 @@ def diff(before: Snapshot, after: Snapshot, path: str = paths.ROOT) -> Iterator[
 
     ``before`` and ``after`` are snapshots of one Repository object, in either order.
 
-    The cost depends on the changes between the two, not on the size of the tree. Raises ValueError for snapshots of two
-    Repository objects.
+    The cost depends on the changes between the two, not on the size of the tree. Raises InvalidValueError for snapshots of
+    two Repository objects.
     """
     instance = instance_of_snapshot(arguments.instance(after, Snapshot, "after"))
     old_view, new_view = view_of(instance, before, "before"), view_of(instance, after, "after")

@@ -61,7 +61,7 @@ class InvalidPathError(HbasemkError, ValueError):
 
 
 class InvalidValueError(HbasemkError, ValueError):
-    """A property value that cannot be stored; or an option, a setting or a URL that is not valid."""
+    """A property value that cannot be stored; or an argument, an option, a setting or a URL that is not valid."""
 
 
 class LimitError(HbasemkError, ValueError):

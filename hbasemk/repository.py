@@ -174,8 +174,8 @@ class Repository:
         ``message`` describes the commit in the log, in at most 64 KiB.
         The commit raises ConflictError if a later revision touches the same columns; :meth:`run` retries instead. With
         ``isolation="serializable"`` it also conflicts with changes of data that the transaction read, see :class:`Transaction`.
-        ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises ValueError, the
-        snapshot of a branch BranchError. Polls first unless the last poll is recent.
+        ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises InvalidValueError,
+        the snapshot of a branch BranchError. Polls first unless the last poll is recent.
         """
         limits.check_message(message)
         check_isolation(isolation)
@@ -253,7 +253,7 @@ class Repository:
         revisions in different orders, so an id is exact only for revisions that are some seconds old.
         Raises InvalidRevisionError for an invalid text or a token of another repository, UnknownRevisionError for revisions
         that the repository lacks, RevisionCollectedError for those that are no longer recorded, BranchError for revisions of
-        a branch, and ValueError for a snapshot of another repository.
+        a branch, and InvalidValueError for a snapshot of another repository.
         """
         arguments.path(path)
         if timeout is not None:
@@ -285,8 +285,8 @@ class Repository:
         From its next poll on, each process reads this snapshot at ``repo.at(checkpoint.revision)``, also after a restart.
         ``message`` says why it is kept, in at most 1024 bytes. Two round trips or more.
 
-        Raises InvalidValueError unless the lifetime is above 0 and at most 100 years, ValueError for a snapshot of another
-        Repository object, and BranchError for the snapshot of a branch. Raises CheckpointError if a checkpoint keeps another
+        Raises InvalidValueError for a lifetime that is not above 0 or is more than 100 years, and for a snapshot of another
+        Repository object; BranchError for the snapshot of a branch. Raises CheckpointError if a checkpoint keeps another
         snapshot with the same revision: that of a process that saw concurrent revisions in another order. Without a
         ``snapshot``, a kept one that contains more serves as well.
         """

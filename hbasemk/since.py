@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hbasemk.errors import BranchError
+from hbasemk.errors import BranchError, InvalidValueError
 from hbasemk.format import revisions
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import feed
@@ -26,7 +26,7 @@ def extent_before(since: str | Snapshot | None, instance: Instance) -> Extent:
         since = Snapshot(instance, instance.at(revisions.from_text(since)))
     source = instance_of_snapshot(since)
     if source.settings != instance.settings:
-        raise ValueError(
+        raise InvalidValueError(
             f"the snapshot {since.revision} is of the repository at {source.location}; a watch on {instance.location} needs "
             "one of the same repository"
         )

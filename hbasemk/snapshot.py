@@ -7,7 +7,7 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, Va
 from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 from hbasemk import arguments
-from hbasemk.errors import PropertyNotFoundError
+from hbasemk.errors import InvalidValueError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.format.values import Value
@@ -275,8 +275,8 @@ def instance_of_snapshot(snapshot: Snapshot) -> Instance:
 def view_of(instance: Instance, snapshot: Snapshot, name: str = "snapshot") -> View:
     """Return the view that a snapshot shows.
 
-    Raises ValueError for a snapshot of another instance, and TypeError, which names the argument, for another object.
+    Raises InvalidValueError for a snapshot of another instance, and TypeError, which names the argument, for another object.
     """
     if arguments.instance(snapshot, Snapshot, name)._instance is not instance:
-        raise ValueError(_OTHERS_SNAPSHOT.format(snapshot.revision))
+        raise InvalidValueError(_OTHERS_SNAPSHOT.format(snapshot.revision))
     return snapshot._view

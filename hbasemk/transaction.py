@@ -37,11 +37,8 @@ _BUFFERS: Final = (bytearray, memoryview)
 
 
 def check_isolation(isolation: object) -> None:
-    """Raise TypeError or ValueError for anything but the two kinds."""
-    if not isinstance(isolation, str):
-        raise arguments.wrong("isolation", "'snapshot' or 'serializable'", isolation)
-    if isolation not in ("snapshot", "serializable"):
-        raise ValueError(f"isolation must be 'snapshot' or 'serializable', got {limits.shown(isolation)}")
+    """Raise TypeError or InvalidValueError for anything but the two kinds."""
+    arguments.choice(isolation, ("snapshot", "serializable"), "isolation")
 
 
 def check_run(

@@ -14,6 +14,7 @@ from hbasemk import (
     Branch,
     HbasemkError,
     InvalidPathError,
+    InvalidValueError,
     MicroKernel,
     Repository,
     Settings,
@@ -365,3 +366,45 @@ def test_a_repository_accepts_only_settings_objects() -> None:
     with pytest.raises(TypeError, match="settings must be a hbasemk.Settings"):
         Repository(MemoryStore(), settings={"lease_ms": 1000})  # type: ignore[arg-type]
     Repository(MemoryStore(), settings=Settings(), poll_interval=0).close()
+
+
+# --- the errors of the library ---------------------------------------------------------------------------
+
+
+def _of_another_object(repo: Repository, use: Callable[[Snapshot], Any]) -> None:
+    with connect("memory://", poll_interval=0) as other:
+        use(other.head)
+
+
+OUT_OF_RANGE: dict[str, Callable[[Repository], Any]] = {
+    "the isolation of transaction": lambda repo: repo.transaction(isolation="none"),  # type: ignore[arg-type]
+    "the isolation of run": lambda repo: repo.run(lambda tx: None, isolation="none"),  # type: ignore[arg-type]
+    "the isolation of Branch.run": lambda repo: repo.branch().run(lambda tx: None, isolation="none"),  # type: ignore[arg-type]
+    "the limit of children": lambda repo: repo.head.children("/", limit=-1),
+    "the depth of walk": lambda repo: repo.head.walk("/", -1),
+    "the number of adjust": lambda repo: repo.adjust("/a", "n", float("nan")),
+    "the position of a blob": lambda repo: repo.blobs.read(repo.blobs.write(b"x"), -1),
+    "the length of a blob": lambda repo: repo.blobs.stream(repo.blobs.write(b"x"), 0, -1),
+    "the position in an open blob": lambda repo: repo.blobs.open(repo.blobs.write(b"x")).seek(-2, io.SEEK_END),
+    "the snapshot of a transaction": lambda repo: _of_another_object(repo, lambda head: repo.transaction(base=head)),
+    "the snapshot of a branch": lambda repo: _of_another_object(repo, lambda head: repo.branch(base=head)),
+    "the snapshot of a rebase": lambda repo: _of_another_object(repo, lambda head: repo.branch().rebase(head)),
+    "the snapshot of a checkpoint": lambda repo: _of_another_object(repo, lambda head: repo.checkpoint(60, head)),
+    "the snapshot of a diff": lambda repo: _of_another_object(repo, repo.diff),
+    "the snapshot of a watch": lambda repo: _of_another_object(repo, lambda head: repo.watch(since=head)),
+    "the lifetime of a MicroKernel checkpoint": lambda repo: MicroKernel(repo).checkpoint(0),
+    "the depth of a MicroKernel diff": lambda repo: MicroKernel(repo).diff(None, None, depth=-2),
+    "the depth of get_nodes": lambda repo: MicroKernel(repo).get_nodes("/", depth=-2),
+    "the offset of get_nodes": lambda repo: MicroKernel(repo).get_nodes("/", offset=1, filter='{"nodes":["*"]}'),
+    "a number beyond 64 bits": lambda repo: MicroKernel(repo).get_nodes("/", depth=2**64),
+    "the position of read": lambda repo: MicroKernel(repo).read(repo.blobs.write(b"x").id, -1, 1),
+}
+
+
+@pytest.mark.parametrize("use", OUT_OF_RANGE.values(), ids=OUT_OF_RANGE)
+def test_a_value_out_of_range_raises_an_error_of_the_library(
+    repo: Repository, use: Callable[[Repository], Any]
+) -> None:
+    with pytest.raises(ValueError, match=".") as raised:
+        use(repo)
+    assert isinstance(raised.value, InvalidValueError)

@@ -188,14 +188,14 @@ class Blobs:
     def read(self, blob: str, position: int = 0, length: int | None = None) -> bytes:
         """Return at most ``length`` (None: all) bytes of a blob from ``position``; fewer at its end, none past it.
 
-        Raises BlobNotFoundError, and ValueError for a negative position or length.
+        Raises BlobNotFoundError, and InvalidValueError for a negative position or length.
         """
         return b"".join(self.stream(blob, position, length))
 
     def stream(self, blob: str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
         """Yield what :meth:`read` returns, in pieces of at most 1 MiB. One round trip for each four chunks."""
         if position < 0 or (length is not None and length < 0):
-            raise ValueError(f"position and length of a blob must not be negative, got {position} and {length}")
+            raise InvalidValueError(f"position and length of a blob must not be negative, got {position} and {length}")
         total = self.length(blob)
         end = total if length is None else min(total, position + length)
         return self.pieces(blob, position, end)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hbasemk.errors import InvalidRevisionError
+from hbasemk.errors import InvalidRevisionError, InvalidValueError
 from hbasemk.format import limits, revisions
 
 LEAST: Final = -(2**63)
@@ -40,11 +40,11 @@ def revision_of(value: str, name: str) -> int:
 
 
 def whole(value: object, name: str) -> int:
-    """Return the value if it is a 64-bit integer; raise TypeError or ValueError otherwise."""
+    """Return the value if it is a 64-bit integer; raise TypeError or InvalidValueError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be an int, not {_kind(value)}")
     if not LEAST <= value <= MOST:
-        raise ValueError(
+        raise InvalidValueError(
             f"{name} of {value.bit_length()} bits is out of range; expected an integer from {LEAST} to {MOST}"
         )
     return value

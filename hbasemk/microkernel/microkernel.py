@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from hbasemk import arguments as check
 from hbasemk import jsop
-from hbasemk.errors import BranchError, ConflictError, InvalidPathError
+from hbasemk.errors import BranchError, ConflictError, InvalidPathError, InvalidValueError
 from hbasemk.format import paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
@@ -30,8 +30,8 @@ class MicroKernel:
     """A MicroKernel on ``repository``, which is open. Thread-safe; it does not close the repository.
 
     Several on one store behave as a cluster. For an optional revision, ``None`` means the head. A failed operation raises a
-    subclass of HbasemkError; an invalid combination of arguments raises ValueError, a wrong type TypeError. A revision that is
-    not a revision id raises InvalidRevisionError, whatever its type.
+    subclass of HbasemkError; a number out of range or an invalid combination of arguments raises InvalidValueError, a wrong
+    type TypeError. A revision that is not a revision id raises InvalidRevisionError, whatever its type.
     """
 
     def __init__(self, repository: Repository) -> None:
@@ -47,11 +47,11 @@ class MicroKernel:
     def checkpoint(self, lifetime_ms: int) -> str:
         """Return the head, and keep it readable for at least ``lifetime_ms``, for every process and after restarts.
 
-        It then reads the same in every process. Raises ValueError unless the lifetime is positive, and CheckpointError as
-        :meth:`Repository.checkpoint`.
+        It then reads the same in every process. Raises InvalidValueError unless the lifetime is positive, and CheckpointError
+        as :meth:`Repository.checkpoint`.
         """
         if whole(lifetime_ms, "lifetime_ms") <= 0:
-            raise ValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
+            raise InvalidValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
         return revisions.to_text(checkpoints.keep_head(self._instance(), lifetime_ms, shared=True).revision)
 
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
@@ -95,7 +95,7 @@ class MicroKernel:
         """
         top = _path(path)
         if whole(depth, "depth") < -1:
-            raise ValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
+            raise InvalidValueError(f"depth must be -1 (unlimited) or a number of levels, got {depth}")
         instance = self._instance()
         views = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
         if from_revision is not None and to_revision is not None:
@@ -135,19 +135,20 @@ class MicroKernel:
         At ``depth`` 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth
         -1 omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
         node. ``filter`` is a JSON text of globs. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned.
-        Raises ValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of nodes.
+        Raises InvalidValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of
+        nodes.
         """
         text(path, "path")
         for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
             whole(number, name)
         if depth < -1 or offset < 0 or max_child_nodes < -1:
-            raise ValueError(
+            raise InvalidValueError(
                 f"depth {depth}, offset {offset} or max_child_nodes {max_child_nodes} is out of range; expected a depth and "
                 "max_child_nodes of at least -1, and an offset of at least 0"
             )
         chosen = filter_of(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
-            raise ValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
+            raise InvalidValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
         located = self._locate(path, revision_id)
         if located is None:
             return None
@@ -278,7 +279,7 @@ class MicroKernel:
     def read(self, blob_id: str, position: int, length: int) -> bytes:
         """Read up to ``length`` bytes of the blob ``blob_id`` from byte ``position`` on: fewer at its end, none past it.
 
-        Raises BlobNotFoundError, and ValueError for a negative number.
+        Raises BlobNotFoundError, and InvalidValueError for a negative number.
         """
         begin, limit = whole(position, "position"), whole(length, "length")
         return self._blobs().read(text(blob_id, "blob_id"), begin, limit)
