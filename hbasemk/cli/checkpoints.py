@@ -15,7 +15,6 @@ from hbasemk.errors import CheckpointError
 
 if TYPE_CHECKING:
     from hbasemk.checkpoint import Checkpoint
-    from hbasemk.repository import Repository
 
 
 @click.group("checkpoint")
@@ -60,7 +59,7 @@ def list_checkpoints(session: Session) -> None:
 def extend(session: Session, name: str, lifetime: float) -> None:
     """Keep a checkpoint for at least LIFETIME from now. It never expires earlier than before."""
     with session.open() as repository:
-        found = _find(repository, name)
+        found = _find(repository.checkpoints(), name)
         found.extend(lifetime)
         _show(session, [found])
 
@@ -68,15 +67,25 @@ def extend(session: Session, name: str, lifetime: float) -> None:
 @checkpoint.command("release")
 @click.argument("names", metavar="CHECKPOINT...", nargs=-1, required=True)
 @click.pass_obj
-def release(session: Session, names: Sequence[str]) -> None:
-    """End checkpoints now."""
+def release(session: Session, names: Sequence[str]) -> int:
+    """End checkpoints now.
+
+    If one of them does not exist, the command releases the others, and the exit code is 1.
+    """
+    code = 0
     with session.open() as repository:
+        checkpoints = repository.checkpoints()
         for name in names:
-            _find(repository, name).release()
+            try:
+                _find(checkpoints, name).release()
+            except CheckpointError as error:
+                output.complain(str(error))
+                code = 1
+    return code
 
 
-def _find(repository: Repository, name: str) -> Checkpoint:
-    found = next((one for one in repository.checkpoints() if one.name == name), None)
+def _find(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint:
+    found = next((one for one in checkpoints if one.name == name), None)
     if found is None:
         raise CheckpointError(
             f"there is no checkpoint {name!r}: it has been released, has expired, or never existed. `hbasemk checkpoint list` "

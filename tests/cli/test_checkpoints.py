@@ -60,6 +60,18 @@ def test_checkpoints_are_made_listed_extended_and_released(made: Made) -> None:
         assert "there is no checkpoint" in err
 
 
+def test_a_checkpoint_that_does_not_exist_does_not_keep_the_others_from_being_released(made: Made) -> None:
+    run = made.run
+    names = [run("checkpoint", "make", "1h")[1].split("\t")[0] for _ in range(3)]
+    code, out, err = run("checkpoint", "release", names[0], "none", names[1], names[1])
+    assert (code, out) == (1, "")
+    none, twice = err.splitlines()
+    assert "there is no checkpoint 'none'" in none
+    assert f"checkpoint {names[1]} cannot be released: it has been released" in twice
+    assert [line.split("\t")[0] for line in run("checkpoint", "list")[1].splitlines()] == [names[2]]
+    assert "If one of them does not exist" in run("checkpoint", "release", "--help")[1]
+
+
 def test_json_has_the_fields_of_the_python_api(made: Made) -> None:
     assert made.run("checkpoint", "make", "2h", "--at", made.first, "-m", "why\nlong")[0] == 0
     with connect(made.url) as repository:
