@@ -249,10 +249,19 @@ class Transaction:
             raise self._operations.staging().missing(path)
         return decode_properties(path, node.all_encoded())
 
-    def children(self, path: str) -> list[str]:
-        """Return the names of the children of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
+    def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
+        """Return the names of children of the node at ``path``, with the changes so far, in the order of their UTF-8 bytes.
+
+        ``after``: only names after this one (None: all). ``limit``: at most this many (None: all); the call then reads only
+        these, and one more for each child that the transaction has removed. A serializable transaction depends on the whole list
+        even if it reads a part. Raises NodeNotFoundError.
+        """
         arguments.path(path)
-        names = self._operations.staging().children(path)
+        if after is not None:
+            arguments.text(after, "after")
+        if limit is not None:
+            arguments.count(limit, "limit")
+        names = self._operations.staging().children(path, after, limit)
         if names is None:
             raise self._operations.staging().missing(path)
         return names

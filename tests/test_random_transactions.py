@@ -123,6 +123,11 @@ class Walk:
             tx.expect(path, "0" * 24 if which == "wrong" else None if node is None else node.version)
             return ...
         found = getattr(tx, kind)(*arguments)
+        if kind == "children":
+            for size in range(1, len(found) + 2):
+                assert list(_pages(lambda after: tx.children(*arguments, after, size), size)) == found  # noqa: B023
+            after = self.chance.choice(ODD_NAMES)
+            assert tx.children(*arguments, after=after) == [one for one in found if key(one) > key(after)]
         if kind in ("exists", "children"):
             return found
         if kind == "get":

@@ -74,19 +74,22 @@ class Staging:
         if self.reads is not None:
             self.reads.children(path)
 
-    def children(self, path: str) -> list[str] | None:
-        """Return the names of a node's children in the order of their UTF-8 bytes; None if the node does not exist."""
+    def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str] | None:
+        """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
+
+        None if the node does not exist. Reads one more name for each child after ``after`` that was removed.
+        """
         self._record_list(path)
         node = self._find(path)
         if node is None:
             return None
-        names = set() if node.is_new or node.base is None else set(self._reader.children(self.view, path))
-        for name, child in node.staged_children.items():
-            if child.exists:
-                names.add(name)
-            else:
-                names.discard(name)
-        return sorted(names, key=paths.encode)
+        staged = {name: child for name, child in node.staged_children.items() if after is None or name > after}
+        removed = {name for name, child in staged.items() if not child.exists}
+        names: set[str] = set()
+        if node.base is not None and not node.is_new:
+            most = None if limit is None else limit + len(removed)
+            names.update(self._reader.children(self.view, path, after, most))
+        return sorted((names | staged.keys()) - removed, key=paths.encode)[:limit]
 
     def subtree(self, path: str) -> Iterator[StagedNode]:
         """Yield the node and its descendants with the changes so far, parents first."""

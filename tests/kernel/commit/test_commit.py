@@ -308,6 +308,35 @@ def test_a_transaction_shows_its_own_changes(opened: Instances) -> None:
     assert repository.head["/a"]["n"] == 2.5
 
 
+def test_pages_of_children_show_the_changes_of_the_transaction(opened: Instances) -> None:
+    repository = opened()
+    names = ["b", "c", "d", "e", "f", "é", "\uffff", "😀"]  # in the order of their UTF-8 bytes
+    repository.run(lambda tx: (tx.add("/w"), *(tx.add(f"/w/{name}", {}) for name in names), tx.add("/w/b/below")))
+    with repository.transaction() as tx:
+        assert tx.children("/w", after="c", limit=3) == ["d", "e", "f"]
+        for name in ("b", "d", "e"):
+            tx.remove(f"/w/{name}")
+        tx.add("/w/e")
+        tx.move("/w/f", "/w/a")
+        tx.add("/w/cc")
+        tx.copy("/w/a", "/w/g")
+        tx.add("/w/gone")
+        tx.remove("/w/gone")
+        tx.add("/w/a/new")
+        expected = ["a", "c", "cc", "e", "g", "é", "\uffff", "😀"]
+        assert tx.children("/w") == expected
+        for after in (None, "", "a", "b", "bb", "d", "e", "f", "g", "z", "\ue000", "😀", "not/a/name"):
+            rest = [name for name in expected if after is None or name.encode() > after.encode()]
+            assert tx.children("/w", after) == rest
+            for limit in range(10):
+                assert tx.children("/w", after=after, limit=limit) == rest[:limit]
+        assert tx.children("/w/a", limit=1) == ["new"]
+        assert tx.children("/w/c", limit=1) == []
+        with pytest.raises(NodeNotFoundError):
+            tx.children("/w/b", limit=0)
+    assert [repository.head.children("/w", limit=limit) for limit in (2, 9)] == [expected[:2], expected]
+
+
 @pytest.mark.slow
 def test_a_large_commit_is_one_revision(opened: Instances) -> None:
     one, two = opened(), opened()

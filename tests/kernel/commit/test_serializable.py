@@ -74,7 +74,11 @@ CHILDREN: dict[str, Callable[[Transaction], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHILDREN.values(), ids=CHILDREN)
-@pytest.mark.parametrize("read", [lambda tx: tx.children("/a"), lambda tx: tx.subtree("/a")], ids=["list", "subtree"])
+@pytest.mark.parametrize(
+    "read",
+    [lambda tx: tx.children("/a"), lambda tx: tx.children("/a", after="x", limit=1), lambda tx: tx.subtree("/a")],
+    ids=["list", "another page", "subtree"],
+)
 def test_a_list_of_children_that_was_read_must_not_have_changed(
     two: tuple[Repository, Repository], read: Callable[[Transaction], Any], change: Callable[[Transaction], Any]
 ) -> None:

@@ -42,6 +42,22 @@ def test_a_page_of_a_known_node_reads_only_names(counted: Counted) -> None:
     other.close()
 
 
+def test_a_page_in_a_transaction_reads_only_its_names(counted: Counted) -> None:
+    other = fresh(counted)
+    with other.transaction() as tx:
+        tx.remove("/a/10")
+        tx.remove("/a/16")
+        tx.add("/a/170")
+        assert tx.children("/a", "17", 0) == []
+        counted.store.take()
+        counted.store.traffic()
+        assert tx.children("/a", "15", 3) == ["17", "170", "18"]
+        assert counted.store.take() == {READ: 1}
+        # The names after 15, and one more for each that was removed there; the last one shows that there are more.
+        assert counted.store.traffic().cells_read == 5
+    other.close()
+
+
 @pytest.mark.parametrize("limit", [None, 10, 0])
 def test_names_of_many_wide_nodes_are_read_in_bounded_calls(
     counted: Counted, monkeypatch: pytest.MonkeyPatch, limit: int | None
