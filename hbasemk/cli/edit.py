@@ -176,6 +176,12 @@ TYPES: dict[str, Callable[[str], Any]] = {
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
     "json": _json,
 }
+EXPECTED = {
+    "integer": "digits, such as 42 or -7",
+    "float": "a number, such as 0.5 or 1e3",
+    "boolean": "true or false",
+    "json": """JSON, such as "text", 1.5, true or ["a", "b"]""",
+}
 
 
 class _NumberCommand(HyphenCommand):
@@ -243,7 +249,7 @@ def set_(
             converted = TYPES[kind](value)
         except (ValueError, KeyError, RecursionError, LimitError) as error:
             too_long = isinstance(error, LimitError) or "digits" in str(error)
-            reason = f" of at most {limits.MAX_DIGITS} digits" if too_long else ""
+            reason = f" of at most {limits.MAX_DIGITS} digits" if too_long else f"; expected {EXPECTED[kind]}"
             raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
         if converted is None or isinstance(converted, dict):
             raise click.UsageError(

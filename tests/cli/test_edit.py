@@ -189,6 +189,21 @@ def test_set_refuses_numbers_that_it_would_change(run: Run, tree: None, value: s
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("boolean", "yes", "expected true or false"),
+        ("integer", "5.5", "expected digits, such as 42 or -7"),
+        ("float", "1,5", "expected a number, such as 0.5 or 1e3"),
+        ("json", "text", """expected JSON, such as "text", 1.5, true or ["a", "b"]"""),
+    ],
+)
+def test_set_says_what_a_type_expects(run: Run, tree: None, kind: str, value: str, expected: str) -> None:
+    ran = run("set", "/c", "new", value, "--type", kind)
+    assert ran.code == USAGE
+    assert f"'{value}' is not of the type {kind}; {expected}\n" in ran.err
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "shown"),
     [("json", "-0", "-0\n"), ("json", "[-0, 0]", "[-0, 0]\n"), ("integer", "-0", "0\n"), ("integer", "+5", "5\n")],
 )
