@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.session import Session
+from hbasemk.cli.session import Integer, Session
 from hbasemk.cli.times import UNITS, seconds_of
 from hbasemk.format.limits import shown as quoted
 
@@ -79,7 +79,7 @@ def retention(session: Session, duration: tuple[int | None] | None) -> None:
 @click.option("--full", is_flag=True, help="Read all tables, not only what has changed since the last run.")
 @click.option(
     "--rows-per-second",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     metavar="NUMBER",
     help="Delete from at most this many rows each second.",
 )

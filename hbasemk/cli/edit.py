@@ -13,7 +13,8 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.collection import Retention
 from hbasemk.cli.leading_hyphens import HyphenCommand
-from hbasemk.cli.session import Session
+from hbasemk.cli.session import Integer, Session
+from hbasemk.cli.times import Date
 from hbasemk.errors import InvalidValueError, LimitError
 
 if TYPE_CHECKING:
@@ -44,18 +45,19 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 @click.command("init")
 @click.option(
     "--epoch",
-    type=click.DateTime(),
+    type=Date(),
+    metavar="DATE",
     help="The date (UTC) at which revision ids start. They last for 17.4 years. Default 2013-01-01, so they end on 2030-06-03; "
     "with a later date they end later.",
 )
 @click.option(
     "--max-clock-skew",
-    type=click.IntRange(min=100),
+    type=Integer(min=100),
     metavar="MS",
     help="The largest allowed difference between clocks. Default 5000.",
 )
 @click.option(
-    "--lease", type=click.IntRange(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
+    "--lease", type=Integer(min=1000), metavar="MS", help="The duration of a machine id's lease. Default 10000."
 )
 @click.option(
     "--retention",

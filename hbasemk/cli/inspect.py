@@ -14,7 +14,7 @@ from hbasemk.cli import output
 from hbasemk.cli.checkpoints import fields_of
 from hbasemk.cli.collection import shown
 from hbasemk.cli.output import first_line, moment
-from hbasemk.cli.session import NULL, Session, at
+from hbasemk.cli.session import NULL, Integer, Session, at
 from hbasemk.cli.times import When
 from hbasemk.errors import NodeNotFoundError
 
@@ -130,7 +130,7 @@ def cat(
 @click.command("log")
 @click.argument("path", default="/")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most this many revisions."
+    "-n", "--limit", type=Integer(min=1), default=20, show_default=True, help="Show at most this many revisions."
 )
 @click.option("--changes", is_flag=True, help="List the nodes that each revision changed, too.")
 @click.option("--full", is_flag=True, help="Show the whole message, indented, instead of its first line.")

@@ -16,7 +16,7 @@ from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.files import standard_input
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.output import moment
-from hbasemk.cli.session import NULL, Revision, Seconds, Session, at, revision_at
+from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at, revision_at
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 
@@ -79,16 +79,16 @@ def _standard_input() -> str:
 @click.option(
     "-d",
     "--depth",
-    type=click.IntRange(min=-1),
+    type=Integer(min=-1),
     default=1,
     show_default=True,
     help="The number of levels below PATH. -1: no children.",
 )
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="Skip this many children of PATH.")
+@click.option("--offset", type=Integer(min=0), default=0, help="Skip this many children of PATH.")
 @click.option(
     "-n",
     "--limit",
-    type=click.IntRange(min=-1),
+    type=Integer(min=-1),
     default=-1,
     help="Show at most this many children of each node. -1: all.",
 )
@@ -144,7 +144,7 @@ def _as_usage() -> Iterator[None]:
 @click.option(
     "-d",
     "--depth",
-    type=click.IntRange(min=-1),
+    type=Integer(min=-1),
     default=-1,
     help="Show only this many levels below PATH; of a deeper change, only its node on the next level.",
 )
@@ -230,7 +230,7 @@ def _print_paths(session: Session, changes: Iterable[NodeChange], path: str, dep
 
 @click.command("watch")
 @click.argument("path", default="/")
-@click.option("-n", "--limit", type=click.IntRange(min=1), help="Exit after this many revisions.")
+@click.option("-n", "--limit", type=Integer(min=1), help="Exit after this many revisions.")
 @click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Exit when no revision has arrived for this long.")
 @click.option(
     "--since",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hbasemk.cli import output
+from hbasemk.format.limits import shown
 
 if TYPE_CHECKING:
     from hbasemk.repository import Repository
@@ -122,6 +123,24 @@ class Seconds(click.FloatRange):
         if not math.isfinite(seconds):
             self.fail(f"{value!r} is not a finite number of seconds, such as 90 or 0.5", param, ctx)
         checked: float = super().convert(seconds, param, ctx)
+        return checked
+
+
+class Integer(click.IntRange):
+    """An integer in a range. An error says which range."""
+
+    name = "integer"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        expected = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max}"
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{shown(str(value))} is not an integer; expected one {expected}", param, ctx)
+        try:
+            checked: int = super().convert(number, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{shown(str(value))} is out of range; expected an integer {expected}", param, ctx)
         return checked
 
 

@@ -41,6 +41,22 @@ class Duration(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return seconds
 
 
+class Date(click.DateTime):
+    """A date, with or without a time, in UTC, as a naive datetime."""
+
+    name = "date"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(
+                f"{shown(value)} is not a date; expected one such as 2025-01-31, or 2025-01-31T12:00:00 in UTC",
+                param,
+                ctx,
+            )
+
+
 class When(Revision):
     """A revision id as text, or a time as an aware datetime: an ISO date and time, in UTC by default, or a duration ago."""
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from hbasemk.cli import output
 from hbasemk.cli.files import STREAM, DiskPath, standard_input
-from hbasemk.cli.session import Decorated, Session
+from hbasemk.cli.session import Decorated, Integer, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import check_message
@@ -57,12 +57,8 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
     metavar="PATH",
     help="The node to import to. Default: the directory's name below the root; for JSON the root.",
 )
-@click.option(
-    "-b", "--batch", type=click.IntRange(1, 100_000), default=200, show_default=True, help="Nodes per commit."
-)
-@click.option(
-    "-w", "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Worker processes (files)."
-)
+@click.option("-b", "--batch", type=Integer(1, 100_000), default=200, show_default=True, help="Nodes per commit.")
+@click.option("-w", "--workers", type=Integer(1, 64), default=4, show_default=True, help="Worker processes (files).")
 @click.option(
     "-x",
     "--exclude",
@@ -79,7 +75,7 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
 )
 @click.option(
     "--inline-limit",
-    type=click.IntRange(0, LARGEST_LIMIT),
+    type=Integer(0, LARGEST_LIMIT),
     default=DEFAULT_LIMIT,
     show_default=True,
     help="Store contents of up to this many bytes in the node, larger ones as blobs (files).",

@@ -287,6 +287,28 @@ def test_an_epoch_that_leaves_less_than_a_year_creates_nothing(run: Run, place: 
     assert run("ls", "--url", "sqlite:///new.db")[0] == UNREACHABLE
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("log -n x", "'x' is not an integer; expected one of at least 1"),
+        ("log -n 0", "'0' is out of range; expected an integer of at least 1"),
+        ("import files -w 1.5", "'1.5' is not an integer; expected one from 1 to 64"),
+        ("nodes / -d -2", "'-2' is out of range; expected an integer of at least -1"),
+        ("init --lease 1s", "'1s' is not an integer; expected one of at least 1000"),
+        (
+            "init --epoch tomorrow",
+            "'tomorrow' is not a date; expected one such as 2025-01-31, or 2025-01-31T12:00:00 in UTC",
+        ),
+        ("init --epoch 2025-02-30", "'2025-02-30' is not a date"),
+    ],
+)
+def test_a_number_or_date_that_is_not_one_is_shown_with_what_was_expected(run: Run, line: str, message: str) -> None:
+    code, out, err = run(*line.split())
+    assert (code, out) == (USAGE, "")
+    assert message in err
+    assert "--epoch DATE" in run("init", "--help")[1]
+
+
 # --- output that goes nowhere -----------------------------------------------------------------------------
 
 PRINTING = [
