@@ -14,7 +14,7 @@ from hbasemk.blobs import RepositoryBlobs
 from hbasemk.branch import Branch
 from hbasemk.changes import Change, diff
 from hbasemk.checkpoint import Checkpoint
-from hbasemk.errors import BranchError, ClosedError
+from hbasemk.errors import BranchError, ClosedError, InvalidValueError
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import log, schema_change, time_travel
@@ -23,7 +23,7 @@ from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
 from hbasemk.kernel.retry import BRIEFLY, TimeLimit
-from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.settings import LONGEST_MS, Settings
 from hbasemk.maintenance import LiveInstance
 from hbasemk.open_branch import OpenBranch
 from hbasemk.since import extent_before
@@ -336,9 +336,16 @@ class Repository:
     @retention.setter
     def retention(self, seconds: float | None) -> None:
         found = None
-        if seconds is not None:
-            bounded = float(min(seconds, LONGEST)) if type(seconds) is int else seconds
-            found = round(1000 * min(options.seconds("retention", bounded, endless=True), LONGEST))
+        try:
+            if seconds is not None:
+                bounded = float(min(seconds, LONGEST)) if type(seconds) is int else seconds
+                found = round(1000 * min(options.seconds("retention", bounded, endless=True), LONGEST))
+            collection.check(found)
+        except InvalidValueError:
+            raise InvalidValueError(
+                f"retention must be a number of seconds from {collection.SHORTEST_MS // 1000} to "
+                f"{LONGEST_MS // 1000}, or None for no limit, got {limits.shown(seconds)}; nothing was changed"
+            ) from None
         collection.write(self._instance(), found)
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import hbasemk
 import hbasemk.format.revisions
-from hbasemk import ClosedError, Repository
+from hbasemk import ClosedError, Repository, connect
 from hbasemk.format import schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
@@ -40,6 +41,13 @@ def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left(real_stor
     ):
         with pytest.raises(ClosedError):
             call()
+
+
+def test_a_snapshot_of_a_closed_repository_says_how_to_open_it_again(tmp_path: Path) -> None:
+    with connect(f"sqlite:///{tmp_path / 'content.db'}", poll_interval=0) as repository:
+        head = repository.head
+    with pytest.raises(ClosedError, match=r"content.db is closed; open the repository again with connect\(\)"):
+        list(head)
 
 
 @pytest.mark.parametrize("method", ["scan", "change_counter"])

@@ -408,3 +408,13 @@ def test_a_value_out_of_range_raises_an_error_of_the_library(
     with pytest.raises(ValueError, match=".") as raised:
         use(repo)
     assert isinstance(raised.value, InvalidValueError)
+
+
+@pytest.mark.parametrize("wrong", [5, -1, "7d", float("nan"), 10**15])
+def test_a_retention_that_is_not_possible_is_shown_with_what_is(repo: Repository, wrong: Any) -> None:
+    before = repo.retention
+    with pytest.raises(InvalidValueError) as raised:
+        repo.retention = wrong
+    assert "retention must be a number of seconds from 60 to 549755813, or None for no limit, got " in str(raised.value)
+    assert shown(wrong) in str(raised.value)
+    assert repo.retention == before

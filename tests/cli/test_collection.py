@@ -82,7 +82,8 @@ def test_a_wrong_retention_in_a_program_changes_nothing(url: str, seconds: float
 def test_a_retention_that_is_too_long_is_refused_with_the_limit(url: str, seconds: int) -> None:
     with hbasemk.connect(url) as repo:
         with pytest.raises(
-            hbasemk.InvalidValueError, match=r"from 60 to 549755813 seconds, or forever, got 1(0{10}|e\+\d+) "
+            hbasemk.InvalidValueError,
+            match="from 60 to 549755813, or None for no limit, got (10{10}|10{30}|an int of 1329 bits); nothing was changed$",
         ):
             repo.retention = seconds
         assert repo.retention == 7 * 86_400

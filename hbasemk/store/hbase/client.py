@@ -45,7 +45,9 @@ class Client:
     def check_open(self) -> None:
         """Raise ClosedError after :meth:`close`."""
         if self._gateways.closed:
-            raise ClosedError(f"the store at HBase gateway {self._at} is closed; open it again")
+            raise ClosedError(
+                f"the store at HBase gateway {self._at} is closed; open the repository again with connect()"
+            )
 
     def verify_gateways(self) -> None:
         """Raise StoreUnusableError if one of several gateways is not a Thrift2 gateway."""

@@ -118,7 +118,9 @@ class Connections:
         except BaseException as error:
             self.end(use)
             if self.closed and isinstance(error, StoreError):
-                raise ClosedError(f"the store at {self._about} is closed; open it again") from error
+                raise ClosedError(
+                    f"the store at {self._about} is closed; open the repository again with connect()"
+                ) from error
             raise
 
     def _idle_or_counted(
@@ -130,7 +132,7 @@ class Connections:
         while True:
             with pool.lock:
                 if pool.closed:
-                    raise ClosedError(f"the store at {self._about} is closed; open it again")
+                    raise ClosedError(f"the store at {self._about} is closed; open the repository again with connect()")
                 while pool.idle:
                     connection = pool.idle.pop()
                     if now - connection.used <= IDLE_SECONDS and connection.wire.is_quiet():
@@ -179,7 +181,7 @@ class Connections:
     def _register(self, pool: _ProcessPool, wire: Wire) -> None:
         with Deferred(), pool.lock:
             if pool.closed:
-                raise ClosedError(f"the store at {self._about} is closed; open it again")
+                raise ClosedError(f"the store at {self._about} is closed; open the repository again with connect()")
             self._forget_closed(pool)
             pool.wires.add(wire)
 

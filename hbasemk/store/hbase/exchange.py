@@ -145,7 +145,7 @@ def _where(gateway: Gateway, request: Request) -> str:
 
 def _closed(where: str, harmless: bool) -> ClosedError | StoreError:
     if harmless:
-        return ClosedError(f"{where}: the store is closed; open it again")
+        return ClosedError(f"{where}: the store is closed; open the repository again with connect()")
     return StoreUnknownError(
         f"{where}: the store was closed before the gateway answered; the call may or may not have been applied"
     )

@@ -238,7 +238,7 @@ class Connections:
             while self._forking:
                 self._state.wait()
             if self._closed:
-                raise ClosedError(f"the store at {self.path} is closed; open it again")
+                raise ClosedError(f"the store at {self.path} is closed; open the repository again with connect()")
             self._file.check()
             self._in_use += 1
             return self._idle.pop() if self._idle else None
