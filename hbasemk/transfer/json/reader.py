@@ -22,6 +22,7 @@ LONGEST: Final = 100_000_000
 _NEAR: Final = 64
 """An error so close to the end of a piece may only mean that the piece ends there."""
 _SPACE: Final = " \t\n\r"
+_CUT_OFF: Final = "; the file may be cut off"
 _PLAIN: Final = frozenset((str, bool, int, float))
 """The types of parsed JSON that are property values."""
 
@@ -224,7 +225,11 @@ class _Reader:
                 cut_off = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
                 if self._ended or not cut_off:
                     self._at = error.pos
-                    self._fail(error.msg)
+                    if error.msg.startswith("Unterminated"):
+                        self._fail(f"a string without an end begins here{_CUT_OFF}")
+                    rest = self._text[self._at :].strip(_SPACE)
+                    # Each whole file ends with }. At the very end, _fail adds the same words.
+                    self._fail(error.msg + (_CUT_OFF if self._ended and rest and "}" not in rest else ""))
             except (InvalidValueError, LimitError, RecursionError) as error:
                 self._fail(str(error))
             if len(self._text) - self._at > LONGEST:
@@ -246,6 +251,8 @@ class _Reader:
         self._ended = not data
 
     def _fail(self, problem: str) -> NoReturn:
+        if self._ended and not self._text[self._at :].strip(_SPACE):
+            problem += _CUT_OFF
         raise InvalidValueError(
             f"{self._name} is not an exported tree: at character {self._before + self._at}, in the node {self._node[:200]!r}: "
             f"{problem}"

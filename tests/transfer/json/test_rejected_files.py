@@ -26,7 +26,7 @@ from tests.support.json_exports import bring_in, url_of
         ('{"properties": {"a": 1, "a": 2}}', "has the property 'a' twice"),
         ('{"properties": {"a": }}', "Expecting value"),
         ('{"properties": {"a": NaN}}', "NaN"),
-        ('{"properties": {"a": "unterminated}}', "Unterminated"),
+        ('{"properties": {"a": "unterminated}}', "a string without an end"),
         ('{"properties": {"a": "\\x"}}', "escape"),
         ('{"properties": {"a": "line\nbreak"}}', "control character"),
         ('{"properties": {"a": {"$bytes": "%%"}}}', "$bytes"),
@@ -66,6 +66,22 @@ def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, 
     assert "a file is not an exported tree" in str(raised.value)
     assert named in str(raised.value)
     assert not os.path.exists(new.removeprefix("sqlite:///"))
+
+
+WHOLE = '{"properties": {"a": "text", "b": [1, 2.5, true]}, "children": {"c": {"properties": {}}}}'
+
+
+@pytest.mark.parametrize("length", range(len(WHOLE)))
+def test_a_file_that_ends_too_early_is_called_cut_off(new: str, length: int) -> None:
+    with pytest.raises(InvalidValueError, match="the file may be cut off$"):
+        bring_in(new, io.BytesIO(WHOLE[:length].encode()), name="a file", batch=1)
+
+
+@pytest.mark.parametrize("text", [WHOLE + "}", WHOLE.replace("2.5", "x"), WHOLE.replace(":", "", 1)])
+def test_a_file_with_an_error_in_the_middle_is_not_called_cut_off(new: str, text: str) -> None:
+    with pytest.raises(InvalidValueError) as raised:
+        bring_in(new, io.BytesIO(text.encode()), name="a file", batch=1)
+    assert "cut off" not in str(raised.value)
 
 
 def test_a_truncated_export_changes_nothing(tmp_path: Path, new: str) -> None:
