@@ -140,8 +140,12 @@ def _split(url: str) -> SplitResult:
         _refuse(url, "contains a % that no two hexadecimal digits follow; write %25 for it")
     scheme = _SCHEME.match(url)
     if scheme is None or scheme[0][:-1].lower() not in _OPENERS:
-        file = f" For an SQLite file write {_url_of(url)}." if scheme is None and url and "@" not in url else ""
-        _refuse(url, f"is not the URL of a repository; expected {FORMS}.{file}")
+        advice = ""
+        if url[:1] in ("'", '"') and "://" in url:
+            advice = " Leave out the quotation marks."
+        elif scheme is None and url and "@" not in url:
+            advice = f" For an SQLite file write {_url_of(url)}."
+        _refuse(url, f"is not the URL of a repository; expected {FORMS}.{advice}")
     if not url.startswith("//", scheme.end()):
         _refuse(url, f"has no // after {scheme[0]!r}; expected {FORMS}")
     begin = scheme.end() + 2

@@ -45,6 +45,8 @@ REFUSED = [
     ("content.db", "write sqlite:///content.db"),
     ("{}/content.db", "write sqlite:////"),
     ("my content.db", "write sqlite:///my%20content.db"),
+    ("'sqlite:///content.db'", "Leave out the quotation marks."),
+    ('"hbase://host/?prefix=a_"', "Leave out the quotation marks."),
     ("//host/", "is not the URL of a repository"),
     ("://host/", "is not the URL of a repository"),
     ("http://host/", "is not the URL of a repository"),
