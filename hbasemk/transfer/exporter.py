@@ -151,7 +151,9 @@ class _Export:
     def _not_an_entry(node: Node) -> str:
         if node.get("kind") in (FILE, DIRECTORY, LINK) or node.keys() >= set(OLD_TOTALS):
             return "an earlier version of hbasemk imported it, with another layout; import it again to export it"
-        return f"it is not a directory entry ({KIND} is {node.get(KIND)!r})"
+        return (
+            f"it is not a directory entry ({KIND} is {node.get(KIND)!r}); `hbasemk export -f json` exports every node"
+        )
 
     def _single(self, target: Path) -> None:
         if target.is_dir():

@@ -379,6 +379,7 @@ def test_a_single_link_is_exported_and_a_special_node_is_reported(url: str, tmp_
     assert os.readlink(tmp_path / "out") == "to"
     done = exported(url, tmp_path / "none", "/plain")
     assert "not a directory entry" in reasons(done)["/plain"]
+    assert "`hbasemk export -f json` exports every node" in reasons(done)["/plain"]
     assert not (tmp_path / "none").exists()
 
 
