@@ -116,9 +116,12 @@ def init(
         stored = dataclasses.asdict(chosen)
         for name, value in requested.items():
             if stored[name] != value:
+                shown, found, given = name, stored[name], value
+                if name == "epoch_ms":
+                    shown, found, given = "epoch", output.moment(found), output.moment(given)
                 raise InvalidValueError(
-                    f"there already is a repository at {repository.store.location}; its {name} is {stored[name]}, "
-                    f"not {value}. It was not changed: leave out the option, or create the repository elsewhere"
+                    f"there already is a repository at {repository.store.location}; its {shown} is {found}, "
+                    f"not {given}. It was not changed: leave out the option, or create the repository elsewhere"
                 )
         if retention is not None:
             kernel_retention.write(instance_of(repository), retention[0])

@@ -227,3 +227,10 @@ def test_a_json_number_with_too_many_digits_is_refused_with_the_limit(run: Run, 
     assert ran.code == USAGE
     assert "4300" in ran.err
     assert run("cat", "/").out == ""
+
+
+def test_init_shows_the_epochs_that_differ_as_dates(run: Run, tree: None) -> None:
+    ran = run("init", "--epoch", "2020-02-02")
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert "its epoch is 2013-01-01T00:00:00.000Z, not 2020-02-02T00:00:00.000Z" in ran.err
+    assert "its lease_ms is 10000, not 2000" in run("init", "--lease", "2000").err
