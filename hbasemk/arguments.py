@@ -6,9 +6,11 @@ Without these checks, a wrong type fails later, in internal code, with an error 
 from __future__ import annotations
 
 import datetime
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from types import CodeType
 from typing import Any, Final, TypeVar
 
 from hbasemk.errors import InvalidPathError, InvalidRevisionError, InvalidValueError
@@ -21,6 +23,8 @@ T = TypeVar("T")
 
 _check_known_name: Final = lru_cache(maxsize=1024)(paths.check_name)
 """Checks names that many nodes have, in a fraction of the time."""
+_LATE: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+"""Flags of functions whose call returns before their first line runs."""
 
 
 def wrong(name: str, expected: str, value: object) -> TypeError:
@@ -159,9 +163,18 @@ def finite(value: object, name: str) -> int | float:
 
 
 def function(value: Callable[..., Any], name: str) -> None:
-    """Raise TypeError unless the value can be called."""
+    """Raise TypeError unless the value can be called, and has done its work when the call returns."""
     if not callable(value):
         raise wrong(name, "a function", value)
+    called = value
+    while isinstance(called, partial):
+        called = called.func
+    code = getattr(called, "__code__", None)
+    if isinstance(code, CodeType) and code.co_flags & _LATE:
+        raise TypeError(
+            f"{name} must be a plain function, got the async or generator function {limits.shown(value)}: its changes would come "
+            f"after the commit. With asyncio write await asyncio.to_thread(repo.run, {name})."
+        )
 
 
 def mapping(value: object, name: str) -> Mapping[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import io
 from collections.abc import Callable, Iterator
@@ -418,3 +419,50 @@ def test_a_retention_that_is_not_possible_is_shown_with_what_is(repo: Repository
     assert "retention must be a number of seconds from 60 to 549755813, or None for no limit, got " in str(raised.value)
     assert shown(wrong) in str(raised.value)
     assert repo.retention == before
+
+
+# --- functions that run too late -------------------------------------------------------------------------
+
+
+async def _asynchronous(tx: Transaction) -> None:
+    tx.set("/a", "n", 2)
+
+
+def _generator(tx: Transaction) -> Iterator[None]:
+    yield tx.set("/a", "n", 2)
+
+
+class _Object:
+    async def method(self, tx: Transaction) -> None:
+        tx.set("/a", "n", 2)
+
+
+LATE = {
+    "async": _asynchronous,
+    "generator": _generator,
+    "generator of a lambda": lambda tx: (yield tx.set("/a", "n", 2)),
+    "partial": functools.partial(functools.partial(_asynchronous)),
+    "method": _Object().method,
+}
+
+
+@pytest.mark.parametrize("change", LATE.values(), ids=LATE)
+def test_run_refuses_a_function_whose_changes_would_come_after_the_commit(repo: Repository, change: Any) -> None:
+    branch = repo.branch()
+    for run in (repo.run, branch.run):
+        with pytest.raises(
+            TypeError, match=r"^change must be a plain function.*asyncio\.to_thread\(repo\.run, change\)"
+        ):
+            run(change)
+    assert repo.head["/a"]["n"] == branch.head["/a"]["n"] == 1
+
+
+def test_run_accepts_every_other_callable(repo: Repository) -> None:
+    class Callable:
+        def __call__(self, tx: Transaction) -> str:
+            tx.increment("/a", "n")
+            return "called"
+
+    assert repo.run(Callable()) == "called"
+    assert repo.run(functools.partial(Transaction.get, path="/a", name="n")) == 2
+    assert repo.run(lambda tx: list(tx.properties("/a"))) == ["n"]
