@@ -134,7 +134,7 @@ class _Export:
         if top.get(KIND) in (FILE, LINK):
             self._single(target)
         elif self._is_directory(top):
-            target.mkdir(parents=True, exist_ok=True)
+            _make_folder(target, top.path)
             with contextlib.closing(_Folder(target)) as folder:
                 self._tree(folder)
         else:
@@ -163,7 +163,7 @@ class _Export:
             return
         else:
             where, name = target.parent, os.fsencode(target.name)
-            where.mkdir(parents=True, exist_ok=True)
+            _make_folder(where, self._top.path)
         with contextlib.closing(_Folder(where)) as folder:
             self._try(folder, self._top, (), name)
 
@@ -394,6 +394,16 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
             file.writelines(export_json(snapshot, path))
     except OSError as error:
         raise naming(error, target) from error
+
+
+def _make_folder(folder: Path, path: str) -> None:
+    """Create a folder for the export of a node, unless it exists; raise NotADirectoryError if a file has its place."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        found = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+        problem = f"it is not a folder, so {path} cannot be exported there; choose another TARGET"
+        raise NotADirectoryError(errno.ENOTDIR, problem, str(found)) from error
 
 
 def _is_system_link(target: Path) -> bool:

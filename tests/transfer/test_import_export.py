@@ -383,6 +383,17 @@ def test_a_single_link_is_exported_and_a_special_node_is_reported(url: str, tmp_
     assert not (tmp_path / "none").exists()
 
 
+def test_a_directory_is_not_exported_to_the_path_of_a_file(url: str, tmp_path: Path) -> None:
+    Import(url, str(write_files(tmp_path / "docs", {"one": b"1"})), AT, workers=1).run()
+    (tmp_path / "file").write_bytes(b"kept")
+    for target in ("file", "file/below"):
+        with pytest.raises(NotADirectoryError) as raised:
+            exported(url, tmp_path / target)
+        assert raised.value.filename == str(tmp_path / "file")
+        assert f"it is not a folder, so {AT} cannot be exported" in str(raised.value)
+    assert (tmp_path / "file").read_bytes() == b"kept"
+
+
 def test_exporting_a_missing_node_is_an_error(url: str, tmp_path: Path) -> None:
     with pytest.raises(NodeNotFoundError):
         exported(url, tmp_path / "out", "/nowhere")
