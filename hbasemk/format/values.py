@@ -57,6 +57,7 @@ _ELEMENT: Final = 48
 """Bytes of an element of a decoded array, beyond its encoded bytes."""
 _FOUR_BYTES: Final = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)
 """The first bytes of characters that take four bytes."""
+_NESTED: Final = "Store nested data in child nodes, or as JSON in a str."
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
 
@@ -68,8 +69,8 @@ def encode(value: PropertyValue) -> bytes:
         size = 1
         for element in value:
             if isinstance(element, (list, tuple)):
-                raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}")
-            data = _encode_scalar(element)
+                raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}. {_NESTED}")
+            data = _encode_scalar(element, in_array=True)
             size += 4 + len(data)
             if size > limits.MAX_VALUE:
                 raise _too_large(f"a list of {len(value)} elements has more than {limits.MAX_VALUE} bytes")
@@ -78,7 +79,7 @@ def encode(value: PropertyValue) -> bytes:
     return _encode_scalar(value)  # type: ignore[arg-type]
 
 
-def _encode_scalar(value: Scalar) -> bytes:
+def _encode_scalar(value: Scalar, *, in_array: bool = False) -> bytes:
     if isinstance(value, str):
         if len(value) >= limits.MAX_VALUE:
             raise _too_large(f"a str of {len(value)} characters has more than {limits.MAX_VALUE - 1} bytes")
@@ -116,9 +117,19 @@ def _encode_scalar(value: Scalar) -> bytes:
         if len(data) >= limits.MAX_VALUE:
             raise _too_large(f"{len(data)} bytes are more than {limits.MAX_VALUE - 1}")
         return b"\x08" + data
-    raise InvalidValueError(
-        f"a property cannot hold {type(value).__name__} {limits.shown(value)}; expected a str, int, float, bool, "
-        "bytes, BlobRef, Json or a list of these. To remove a property, unset it."
+    raise _unsupported(value, in_array)
+
+
+def _unsupported(value: object, in_array: bool) -> InvalidValueError:
+    holder, last = ("an array", " or Json") if in_array else ("a property", ", Json or a list of these")
+    advice = ""
+    if isinstance(value, dict):
+        advice = f" {_NESTED}"
+    elif value is None and not in_array:
+        advice = " To remove a property, unset it."
+    return InvalidValueError(
+        f"{holder} cannot hold {type(value).__name__} {limits.shown(value)}; expected a str, int, float, bool, bytes, "
+        f"BlobRef{last}.{advice}"
     )
 
 

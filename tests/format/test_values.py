@@ -62,6 +62,22 @@ def test_unsupported_type_is_rejected(value: object) -> None:
         values.encode(value)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "a property cannot hold NoneType None; .* To remove a property, unset it.$"),
+        ([1, None], "an array cannot hold NoneType None; expected a str, int, float, bool, bytes, BlobRef or Json.$"),
+        ({"a": 1}, "a property cannot hold dict .* Store nested data in child nodes, or as JSON in a str.$"),
+        ([{"a": 1}], "an array cannot hold dict .* Store nested data in child nodes, or as JSON in a str.$"),
+        ([[1]], "an array cannot hold another one: .* Store nested data in child nodes, or as JSON in a str.$"),
+        ({1}, "a property cannot hold set \\{1\\}; .* or a list of these.$"),
+    ],
+)
+def test_an_unsupported_type_is_shown_with_what_to_do(value: Any, message: str) -> None:
+    with pytest.raises(InvalidValueError, match=message):
+        values.encode(value)
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x63x", b"\x03abc", b"\x09\x00\x00\x00\x09a", b"\x02", b"\x09\x00"])
 def test_damaged_bytes_raise_format_error(data: bytes) -> None:
     with pytest.raises(FormatError, match="cannot be decoded"):
