@@ -99,7 +99,9 @@ def _operation(operation: Operation) -> str:
         return f"*{_path(operation.source)}:{_path(operation.target)}"
     if isinstance(operation, ChangedSubtree):
         return f"^{_path(operation.path)}:{{}}"
-    raise TypeError(f"{operation!r} is not a JSOP operation; expected one of {Operation}")
+    raise TypeError(
+        f"{limits.shown(operation)} is not a JSOP operation; expected AddNode, SetProperty, Remove, Move, Copy or ChangedSubtree"
+    )
 
 
 def _path(path: str) -> str:

@@ -133,7 +133,7 @@ def test_a_name_is_a_property_or_a_child_never_both() -> None:
 
 
 def test_an_invalid_operation_is_not_written() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="expected AddNode, SetProperty, Remove, Move, Copy or ChangedSubtree$"):
         write(['-"/a"'])  # type: ignore[list-item]
 
 
