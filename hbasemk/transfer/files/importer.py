@@ -181,7 +181,7 @@ class Import:
                     "first (hbasemk rm), or import to another path (--at).",
                     path=at,
                 )
-            if root is not None and not root.keys() >= set(TOTALS) and tx.children(at):
+            if root is not None and not root.keys() >= set(TOTALS) and tx.children(at, limit=1):
                 # An import removes nodes without an entry on disk.
                 raise InvalidChangeError(
                     f"{at} has children that no import created, and this import would remove them; import to another path (--at)",
