@@ -155,14 +155,19 @@ class Repository:
         instance.poll()
         return Snapshot(instance, instance.head())
 
-    def log(self, path: str = paths.ROOT, until: str | None = None) -> Iterator[LogEntry]:
+    def log(self, path: str = paths.ROOT, until: str | Snapshot | None = None) -> Iterator[LogEntry]:
         """Return the revisions that touched the subtree of ``path``, newest first; poll first.
 
-        ``until`` is the newest revision to return (None: the head). The cost depends on the revisions that touched the path: a
-        path that never existed costs a few round trips. The iterator reads further entries when the caller requests them.
+        ``until`` is the newest revision to return (None: the head), or a snapshot of this Repository object that contains them.
+        With a snapshot of :meth:`at` by time, pass the snapshot: it may contain revisions that the snapshot of its revision
+        lacks. The cost depends on the revisions that touched the path: a path that never existed costs a few round trips. The
+        iterator reads further entries when the caller requests them.
         """
+        instance = self._instance()
+        if isinstance(until, Snapshot):
+            return log.log(instance, arguments.path(path), view_of(instance, until, "until"))
         newest = None if until is None else arguments.revision(until, "until")
-        return log.log(self._instance(), arguments.path(path), newest)
+        return log.log(instance, arguments.path(path), newest)
 
     # --- changing ----------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from hbasemk import InvalidValueError, Repository, UnknownRevisionError, connect
 from hbasemk.format import moments
 from hbasemk.kernel import time_travel
 from hbasemk.store.memory import MemoryStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.commands import run_captured
 from tests.support.runtime import World, open_instance
 from tests.support.straggler import add
@@ -118,3 +121,40 @@ def test_commands_read_at_a_time(
         code, _, err = run("ls", "--at", bad)
         assert code == 2, bad
         assert "Error" in err or "future" in err
+
+
+def test_commands_by_time_show_a_commit_that_was_decided_after_a_higher_revision(
+    url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HBASEMK_URL", url)
+    file = url.removeprefix("sqlite:///")
+    slow_store = FaultyStore(SqliteStore(file))
+    with Repository(slow_store, poll_interval=0) as slow, Repository(SqliteStore(file), poll_interval=0) as quick:
+        slow.run(lambda tx: tx.add("/a"))
+        quick.run(lambda tx: tx.add("/b"))
+        made: list[None] = []
+
+        def before(call: Call) -> None:
+            if late.attempted is not None and not made:
+                made.append(None)
+                quick.run(lambda tx: tx.add("/quick"), "quick")
+
+        with slow.transaction("late") as late:
+            late.add("/late")
+            slow_store.before = before
+        slow_store.before = None
+        moment = now()
+        newest = quick.at(time=moment)
+        assert late.revision is not None
+        assert late.revision < newest.revision
+        messages = ["quick", "late", "", "", "created"]
+        assert [entry.message for entry in quick.log(until=newest)] == messages
+        iso = moment.isoformat()
+        assert run_captured(capfd, "ls", "--at", iso)[1].split() == ["a", "b", "late", "quick"]
+        logged = run_captured(capfd, "log", "--output", "json", "--until", iso)[1]
+        assert [json.loads(line)["message"] for line in logged.splitlines()] == messages
+        assert run_captured(capfd, "log", "/late", "--until", iso)[0] == 0
+        assert run_captured(capfd, "log", "/none", "--until", iso)[2].count(newest.revision) == 1
+        assert "late" in run_captured(capfd, "nodes", "--at", iso)[1]
+        assert run_captured(capfd, "nodes", "/late", "--at", iso)[0] == 0
+        assert run_captured(capfd, "nodes", "/none", "--at", iso)[0] == 1

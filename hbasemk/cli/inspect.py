@@ -168,7 +168,7 @@ def log(
 
     shown = 0
     with session.open() as repository:
-        newest = until if until is None or isinstance(until, str) else repository.at(time=until).revision
+        newest = until if until is None or isinstance(until, str) else repository.at(time=until)
         for entry in islice(repository.log(path, newest), min(limit, sys.maxsize)):
             shown += 1
             if paths_only:
@@ -188,11 +188,13 @@ def log(
             else:
                 _show_entry(session, entry, changes, full)
         # A removed node has log entries. Only the root can exist without one.
-        if not shown and path not in at(repository, newest):
+        last = at(repository, newest) if newest is None or isinstance(newest, str) else newest
+        if not shown and path not in last:
+            revision = None if newest is None else last.revision
             raise NodeNotFoundError(
-                f"there is no node at {path}, and there never was one{f' up to revision {newest}' if newest else ''}",
+                f"there is no node at {path}, and there never was one{f' up to revision {revision}' if revision else ''}",
                 path=path,
-                revision=newest,
+                revision=revision,
             )
     return 0
 

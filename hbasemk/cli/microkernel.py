@@ -16,7 +16,7 @@ from hbasemk.cli.edit import MESSAGE
 from hbasemk.cli.files import standard_input
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.output import moment
-from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at, revision_at
+from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 
@@ -110,16 +110,22 @@ def nodes(
 ) -> int:
     """Print the tree at PATH as JSON. The exit code is 1 if there is no node at PATH."""
     from hbasemk.microkernel import MicroKernel
+    from hbasemk.microkernel.microkernel import get_nodes_of
+    from hbasemk.snapshot import Snapshot
 
     with session.open() as repository:
         repository.refresh()
-        shown = revision_at(repository, revision)
+        kernel = MicroKernel(repository)
+        shown = at(repository, revision) if isinstance(revision, datetime.datetime) else revision
         with _as_usage():
-            text = MicroKernel(repository).get_nodes(path, shown, depth, offset, limit, filter_text)
+            if isinstance(shown, Snapshot):
+                text = get_nodes_of(kernel, shown, path, depth, offset, limit, filter_text)
+            else:
+                text = kernel.get_nodes(path, shown, depth, offset, limit, filter_text)
         if text is None:
             if path.startswith("/"):
                 # Another process cannot remove a node from this snapshot, so this raises the error that says why.
-                at(repository, shown)[path]
+                (shown if isinstance(shown, Snapshot) else at(repository, shown))[path]
             output.complain(f"there is no node at {path}")
             return 1
     output.print_json(text)

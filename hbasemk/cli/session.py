@@ -102,11 +102,6 @@ def at(repository: Repository, revision: str | datetime.datetime | None) -> Snap
     return repository.at(revision) if isinstance(revision, str) else repository.at(time=revision)
 
 
-def revision_at(repository: Repository, revision: str | datetime.datetime | None) -> str | None:
-    """Return the revision that a command reads, of trunk or a branch; None: the newest."""
-    return at(repository, revision).revision if isinstance(revision, datetime.datetime) else revision
-
-
 class Seconds(click.FloatRange):
     """A finite number of seconds, from 0 to ``most`` (None: without limit)."""
 

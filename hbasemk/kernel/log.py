@@ -81,10 +81,11 @@ def entries(instance: Instance, ids: Sequence[int]) -> Iterator[LogEntry]:
         yield entry_of(row, instance.settings.epoch_ms)
 
 
-def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> Iterator[LogEntry]:
+def log(instance: Instance, path: str = paths.ROOT, upto: int | View | None = None) -> Iterator[LogEntry]:
     """Yield committed revisions that touched the subtree of ``path``, newest first, from ``upto`` (None: the head).
 
-    If ``upto`` is a revision of a branch, these are the branch's revisions up to it, and then those of its view of trunk.
+    If ``upto`` is a revision or view of a branch, these are the branch's revisions up to it, and then those of its view of
+    trunk. A view by time may contain more than the view of its revision.
 
     Memory is bounded; one round trip for each 200 journal rows. Folds, and revisions that are not visible in this instance,
     are left out. The log ends with the oldest revision that can be read: older versions of rows may be deleted.
@@ -94,9 +95,13 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | None = None) -> 
     one round trip.
     """
     instance.poll()
-    head = instance.head() if upto is None else instance.at(upto)
-    if upto is not None and revisions.is_branch(upto):
-        branch = instance.branch(upto)
+    if isinstance(upto, View):
+        instance.journal.require_readable(upto)
+        head = upto
+    else:
+        head = instance.head() if upto is None else instance.at(upto)
+    if revisions.is_branch(head.revision):
+        branch = instance.branch(head.revision)
         yield from (entry for entry in entries(instance, branch.own[::-1]) if entry.touches(path))
         head = branch.trunk
     yield from _trunk_log(instance, path, head)

@@ -21,6 +21,7 @@ from hbasemk.microkernel.filters import filter_of
 from hbasemk.microkernel.hash_index import Hashes
 from hbasemk.microkernel.jsop_diff import to_jsop
 from hbasemk.repository import Repository, instance_of
+from hbasemk.snapshot import Snapshot, view_of
 
 LONGEST_WAIT: Final = 4_000_000
 """Seconds (46 days): the longest time that all platforms can wait in one call."""
@@ -138,6 +139,11 @@ class MicroKernel:
         Raises InvalidValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of
         nodes.
         """
+        return self._get_nodes(path, revision_id, depth, offset, max_child_nodes, filter)
+
+    def _get_nodes(
+        self, path: str, at: str | View | None, depth: int, offset: int, max_child_nodes: int, filter: str | None
+    ) -> str | None:
         text(path, "path")
         for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
             whole(number, name)
@@ -149,7 +155,7 @@ class MicroKernel:
         chosen = filter_of(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
             raise InvalidValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
-        located = self._locate(path, revision_id)
+        located = self._locate(path, at)
         if located is None:
             return None
         view, top = located
@@ -164,10 +170,10 @@ class MicroKernel:
         self._hashes.remember(hashes)
         return shown
 
-    def _locate(self, path: str, revision_id: str | None) -> tuple[View, NodeState] | None:
+    def _locate(self, path: str, at: str | View | None) -> tuple[View, NodeState] | None:
         instance = self._instance()
         if path.startswith("/"):
-            view = self._view(revision_id, "revision_id")
+            view = at if isinstance(at, View) else self._view(at, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
             revision, path = known
@@ -306,6 +312,20 @@ class MicroKernel:
             self._instance().at(revision)  # an unknown revision raises its own error, not BranchError
             raise BranchError(f"{revision_id} is a trunk revision; expected a branch revision", revision=revision_id)
         return revision
+
+
+def get_nodes_of(
+    kernel: MicroKernel,
+    snapshot: Snapshot,
+    path: str,
+    depth: int,
+    offset: int,
+    max_child_nodes: int,
+    filter: str | None,
+) -> str | None:
+    """As :meth:`MicroKernel.get_nodes`, in a snapshot. One by time may contain more than the snapshot of its revision."""
+    view = view_of(kernel._instance(), snapshot)
+    return kernel._get_nodes(path, view, depth, offset, max_child_nodes, filter)
 
 
 def _path(path: str | None) -> str:
