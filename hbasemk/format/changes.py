@@ -41,7 +41,7 @@ class RowChange(NamedTuple):
     ``kind`` is ``"added"`` (also if the node was removed and added again), ``"removed"``, ``"changed"``, or ``"folded"``: the
     revision moved totals of slots into the property, whose value stays. ``properties`` are the names of the properties written,
     ``children_added`` and ``children_removed`` those of its children. ``adjusted`` holds the properties adjusted, each as
-    (name, machine id, number of the slot).
+    (name, machine id, number of the slot); only an adjust that creates its property is in ``properties``, too.
     """
 
     path: str
