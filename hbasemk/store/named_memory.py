@@ -14,11 +14,14 @@ from hbasemk.store.memory import MemoryStore
 class NamedStore(MemoryStore):
     """One handle on a named store; :meth:`NamedStores.open` creates it."""
 
-    def __init__(self, cells: MemoryStore, name: str, stores: NamedStores) -> None:
+    def __init__(self, name: str, stores: NamedStores) -> None:
         super().__init__()
-        self._share(cells)
         self._name = name
         self._stores = stores
+
+    def share(self, cells: MemoryStore) -> None:
+        """Share the cells of a store from now on."""
+        self._share(cells)
 
     @property
     def location(self) -> str:
@@ -42,9 +45,11 @@ class NamedStores:
 
     def open(self, name: str) -> NamedStore:
         """Return one more handle on the named store, creating the store for the first; the caller closes it."""
+        # Before the lock: a new store waits for the end of a fork, and a fork waits for the lock.
+        new, handle = MemoryStore(transactions=True), NamedStore(name, self)
         with self._lock:
-            cells, handles = self._open.get(name) or (MemoryStore(transactions=True), [])
-            handle = NamedStore(cells, name, self)
+            cells, handles = self._open.get(name) or (new, [])
+            handle.share(cells)
             self._open[name] = cells, [*handles, handle]
             return handle
 

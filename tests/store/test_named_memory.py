@@ -1,10 +1,13 @@
-"""An interruption of the close of a handle on a named store changes nothing for the other handles."""
+"""Handles on named stores: interrupted closes, and opens beside a fork."""
 
 from __future__ import annotations
+
+import threading
 
 import pytest
 
 from hbasemk.errors import StoreUnusableError
+from hbasemk.store import atfork
 from hbasemk.store.abc import ALL_VERSIONS, Table
 from hbasemk.store.named_memory import NamedStore, NamedStores
 from tests.support.interrupting import interrupted_at, place, points_of
@@ -41,3 +44,18 @@ def test_an_interruption_of_a_close_changes_nothing_for_other_handles(closed_bef
             other.close()
         with pytest.raises(StoreUnusableError):
             stores.open("name").verify([TABLE])
+
+
+def test_a_thread_that_opens_a_store_during_a_fork_holds_no_lock_that_the_fork_waits_for() -> None:
+    stores = NamedStores()
+    opening = threading.Thread(target=lambda: stores.open("name"), daemon=True)
+    # A fork holds this lock while it waits for the locks of all stores.
+    with atfork._lock:
+        opening.start()
+        opening.join(0.2)
+        assert opening.is_alive()
+        lock = stores._fork_safe.lock
+        assert lock.acquire(timeout=5)
+        lock.release()
+    opening.join(60)
+    assert not opening.is_alive()
