@@ -46,8 +46,12 @@ class BranchesCheck:
             data = root.value(schema.BRANCH_HEAD) or b""
             yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {data[:20].hex()!r} cannot be read")
         elif head.how == MERGED and head.into is not None:
+            decided = (Outcome.COMMITTED, Outcome.ABORTED)
             outcome = self._context.status(head.into).outcome
-            is_decided = outcome in (Outcome.COMMITTED, Outcome.ABORTED)
+            if outcome not in decided:
+                # The check of the nodes may have read it before the merge was decided.
+                outcome = self._context.current_status(head.into).outcome
+            is_decided = outcome in decided
             if not is_decided and not self._context.is_trimmed(head.into):
                 yield Problem(
                     kinds.BRANCH_HEAD, "", at, f"it was merged as {text(head.into)}, which is {outcome.value}"

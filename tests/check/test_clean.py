@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Repository
-from hbasemk.check import IntegrityCheck, context, found_cells, nodes
+from hbasemk.check import IntegrityCheck, context, found_cells, journal, nodes
 from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
@@ -23,6 +23,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.announced import make_id
+from tests.support.branches import commit_on_branch
 from tests.support.features import use_everything
 from tests.support.proof import sizes
 from tests.support.runtime import World, open_instance
@@ -97,6 +98,43 @@ def test_a_rollback_between_two_reads_of_the_check_is_not_a_problem(tables: Tabl
 
     store.after = after
     assert [problem.kind for problem in IntegrityCheck(looking, notes=True).run()] == []
+
+
+def test_a_merge_that_is_decided_during_a_check_is_not_a_problem(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So that the check of the branch does not read the row of the merge, too.
+    monkeypatch.setattr(journal, "ROWS", 1)
+    tables.commit(AddNode("/a", {}))
+    store = FaultyStore(tables.store)
+    merging = open_instance(store, World(tables.now_ms()), mac=70)
+    branch = commit_on_branch(merging, merging.begin_branch(merging.head()), [SetProperty("/a", "p", 1)])
+    checked_nodes, merged = threading.Event(), threading.Event()
+    found: list[str] = []
+
+    def progress(table: str, rows: int) -> None:
+        if table == schema.NODES:
+            checked_nodes.set()
+            assert merged.wait(60), rows
+
+    checking = threading.Thread(
+        target=lambda: found.extend(map(str, IntegrityCheck(tables.other(), live=True, progress=progress).run()))
+    )
+    calls: list[Call] = []
+
+    def before(call: Call) -> None:
+        calls.append(call)
+        if call == Call("check_and_write", schema.JOURNAL, 1) and Call("write", schema.NODES, 1) in calls:
+            # The merge is pending, and its cells exist.
+            store.before = None
+            checking.start()
+            assert checked_nodes.wait(60)
+
+    store.before = before
+    merging.merge_branch(branch, None)
+    merged.set()
+    checking.join(60)
+    assert found == []
 
 
 @pytest.mark.parametrize(
