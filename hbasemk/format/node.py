@@ -64,8 +64,7 @@ class NodeState:
     @property
     def adjusted(self) -> Mapping[str, Adjusted] | None:
         """The parts of the properties that were adjusted, by name; None if the node has no such property."""
-        if self._cells is not None:
-            self._decode_cells()
+        self._decode_cells()
         return self._adjusted
 
     def _decode_cells(self) -> None:

@@ -61,20 +61,16 @@ class RetryingStore(DelegatingStore):
         """As the store itself."""
         return self.inner.supports_joint_calls
 
-    def _check_not_stopped(self) -> None:
-        if self._stopped is not None:
-            raise self._stopped.with_traceback(None)
-
     @property
     def once(self) -> Store:
         """The store itself, for calls that must not be retried."""
         if self._stopped is not None:
-            self._check_not_stopped()
+            raise self._stopped.with_traceback(None)
         return self.inner
 
     def _retry(self, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
         if self._stopped is not None:
-            self._check_not_stopped()
+            raise self._stopped.with_traceback(None)
         return retry_call(self._runtime, call, in_doubt)
 
     def give_way(self, at_most: float) -> bool:

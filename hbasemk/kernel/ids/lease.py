@@ -84,7 +84,7 @@ class Lease:
     @property
     def above(self) -> int:
         """The id above which the ids of this lease must be: the log's bound, or the watermark at the claim."""
-        log = None if self._log is None else self.log
+        log = self.log
         return 0 if log is None else log.above
 
     @property
