@@ -156,6 +156,8 @@ def number(value: object, name: str) -> int | float:
 
 def finite(value: object, name: str) -> int | float:
     """Return an int or a finite float; raise TypeError or InvalidValueError for another value."""
+    if type(value) is int:
+        return value
     found = number(value, name)
     if not -math.inf < found < math.inf:
         raise InvalidValueError(f"{name} must be an int or a finite float, got {found}")

@@ -173,7 +173,8 @@ class Transaction:
         :meth:`expect`; the adjust then conflicts with every change of the node's properties.
         """
         operation = Adjust(arguments.path(path), arguments.property_name(name, path), arguments.finite(by, "by"))
-        self._expect(path, if_version)
+        if if_version is not ...:
+            self._expect(path, if_version)
         self._take(operation)
 
     def remove(self, path: str, *, if_version: str | EllipsisType | None = ...) -> None:

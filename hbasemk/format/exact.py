@@ -50,6 +50,9 @@ def add(data: bytes, by: Exact) -> bytes:
     """
     if not by:
         return data
+    if type(by) is int and data[:1] == _INTEGER and len(data) > 1:
+        # Nearly all are such numbers.
+        return _encode_int(int.from_bytes(data[1:], "big", signed=True) + by)
     before = of_value(data)
     if before is None:
         return data
@@ -73,7 +76,8 @@ def _encode_int(number: int) -> bytes:
 
 def encode(number: Exact) -> bytes:
     """Return the stored bytes: an integer as property values hold it, or ``0a``, the exponent and the mantissa."""
-    number = of_number(number)
+    if isinstance(number, Fraction):
+        number = of_number(number)
     if isinstance(number, int):
         return _encode_int(number)
     exponent = number.denominator.bit_length() - 1

@@ -58,23 +58,25 @@ class NodeState:
     @property
     def later(self) -> Mapping[bytes, int]:
         """The newest visible version of each property column written after the node's life began, by qualifier."""
-        self._decode_cells()
+        cells = self._cells
+        if cells is not None:
+            self._decode_cells(cells)
         return self._later
 
     @property
     def adjusted(self) -> Mapping[str, Adjusted] | None:
         """The parts of the properties that were adjusted, by name; None if the node has no such property."""
-        self._decode_cells()
-        return self._adjusted
-
-    def _decode_cells(self) -> None:
         cells = self._cells
         if cells is not None:
-            # Another thread may do the same meanwhile. The last assignment shows that both are complete.
-            self._adjusted = adjusted.of_columns(self.path, *cells, self.created)
-            written = {cell.qualifier: cell.timestamp for cell in cells.slots if cell.timestamp > self.created}
-            self._later = {**self._later, **written}
-            self._cells = None
+            self._decode_cells(cells)
+        return self._adjusted
+
+    def _decode_cells(self, cells: _AdjustedCells) -> None:
+        # Another thread may do the same meanwhile. The last assignment shows that both are complete.
+        self._adjusted = adjusted.of_columns(self.path, *cells, self.created)
+        written = {cell.qualifier: cell.timestamp for cell in cells.slots if cell.timestamp > self.created}
+        self._later = {**self._later, **written}
+        self._cells = None
 
     @property
     def columns(self) -> int:
@@ -108,7 +110,8 @@ class NodeState:
 
     def property_of(self, name: str) -> Adjusted:
         """Return a property with its totals; also for a plain one, and for an absent one."""
-        found = self.adjusted.get(name) if self.adjusted else None
+        parts = self.adjusted
+        found = None if parts is None else parts.get(name)
         return Adjusted(self.encoded.get(name)) if found is None else found
 
 

@@ -80,8 +80,11 @@ class RowPlan:
     def with_slots(self, slots: Mapping[Column, bytes]) -> RowPlan:
         """Return a copy with the cells of slots, on which it depends."""
         row = _copy(self)
-        row.cells = (*self.cells, *((*column, total, None) for column, total in slots.items()))
-        row.depends_on = {**self.depends_on, **dict.fromkeys(slots)}
+        cells, depends_on = list(self.cells), self.depends_on.copy()
+        for column, total in slots.items():
+            cells.append((*column, total, None))
+            depends_on[column] = None
+        row.cells, row.depends_on = tuple(cells), depends_on
         return row
 
 
@@ -156,15 +159,15 @@ class ChangeSet:
                 found[path] = None
             elif node.is_new or node.base is None:
                 adjusted = node.all_adjusted() if node.adjusted else None
-                found[path] = NodeState(path, revision, revision, node.all_encoded(), _NEVER_WRITTEN, adjusted)
+                found[path] = NodeState(path, revision, revision, node.all_encoded(adjusted), _NEVER_WRITTEN, adjusted)
             else:
                 later = {**node.base.later}
                 for family, qualifier, _, _ in cells[path]:
                     if family == schema.DATA and qualifier >= _PROPERTIES:
                         later[qualifier] = revision
-                found[path] = NodeState(
-                    path, node.base.created, revision, node.all_encoded(), later, node.all_adjusted()
-                )
+                adjusted = node.all_adjusted()
+                encoded = node.all_encoded(adjusted)
+                found[path] = NodeState(path, node.base.created, revision, encoded, later, adjusted)
         return found
 
 
@@ -312,6 +315,7 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
     created: Sequence[str] = ()
     if node.adjusted:
         created = node.created
+    if created:
         plan.created = {schema.property_column(name): node.property_of(name).create().encode_base() for name in created}
         cells += ((*column, data, None) for column, data in plan.created.items())
         depends_on.update(dict.fromkeys(plan.created))

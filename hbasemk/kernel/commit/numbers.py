@@ -89,7 +89,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
             f"{type(found).__name__} {limits.shown(found)}",
             path=path,
         )
-    amount = exact.of_number(by)
+    amount = by if isinstance(by, int) else exact.of_number(by)
     if isinstance(amount, int) and limits.is_long_int(amount):
         # Encoding raises the error of a number that is too long.
         encode_property(path, name, amount)

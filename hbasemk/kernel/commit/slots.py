@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from hbasemk.format import exact, revisions, schema
 from hbasemk.format.changes import RowChange
-from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
+from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.journal.journal import Journal
@@ -73,15 +73,15 @@ class Slots:
             else:
                 self._known.move_to_end(place)
             number = first
-            while number < MOST and (number in known.in_use or not self._is_in(view, known.newest.get(number))):
+            while number < MOST:
+                newest = known.newest.get(number)
+                if number not in known.in_use and (newest is None or self._journal.sees(view, newest)):
+                    break
                 number += 1
             known.in_use.add(number)
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
             return number
-
-    def _is_in(self, view: View, version: int | None) -> bool:
-        return version is None or self._journal.sees(view, version)
 
     def release(self, draft: Draft, committed: bool) -> None:
         """End the use of a draft's slots, and remember the versions that it committed."""
@@ -143,24 +143,24 @@ def places(plan: ChangeSet) -> list[Place]:
 
 def with_slots(plan: ChangeSet, slots: dict[Place, int]) -> ChangeSet:
     """Return the change set with the cells of its slots."""
-    nodes = {node.path: node for node in plan.adjusting}
+    nodes: dict[str, StagedNode] = {}
     for node in plan.adjusting:
         node.slots = {name: slots[node.path, name] for name in node.slot_adjusts}
-    rows = [_row(row, nodes.get(row.path)) for row in plan.rows]
-    return plan.with_rows(rows, [_change(one, nodes.get(one.path)) for one in plan.changes])
+        nodes[node.path] = node
+    rows, changes = plan.rows.copy(), plan.changes.copy()
+    for at, row in enumerate(rows):
+        if row.cells and row.path in nodes:
+            rows[at] = row.with_slots(_totals(nodes[row.path]))
+    for at, change in enumerate(changes):
+        if change.path in nodes:
+            adjusted = [(name, slot >> 16, slot & MOST) for name, slot in (nodes[change.path].slots or {}).items()]
+            changes[at] = RowChange(*change[:5], adjusted)
+    return plan.with_rows(rows, changes)
 
 
-def _row(row: RowPlan, node: StagedNode | None) -> RowPlan:
-    if node is None or not row.cells:
-        return row
-    slots = (node.slots or {}).items()
-    return row.with_slots(
-        {schema.slot_column(name, slot): exact.encode(node.total_after(name, slot)) for name, slot in slots}
-    )
-
-
-def _change(change: RowChange, node: StagedNode | None) -> RowChange:
-    if node is None:
-        return change
-    adjusted = [(name, slot >> 16, slot & MOST) for name, slot in (node.slots or {}).items()]
-    return RowChange(*change[:5], adjusted)
+def _totals(node: StagedNode) -> dict[Column, bytes]:
+    """Return the new total of each slot of a node, by column."""
+    totals = {}
+    for name, slot in (node.slots or {}).items():
+        totals[schema.slot_column(name, slot)] = exact.encode(node.total_after(name, slot))
+    return totals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from hbasemk.format import exact, values
@@ -72,8 +73,8 @@ class StagedNode:
             return self.written[name]
         return self.base.encoded.get(name) if self.base and not self.is_new else None
 
-    def all_encoded(self) -> dict[str, bytes]:
-        """Return the encoded values of all properties."""
+    def all_encoded(self, after: Mapping[str, Adjusted] | None = None) -> dict[str, bytes]:
+        """Return the encoded values of all properties; ``after`` is the result of :meth:`all_adjusted`, if it is known."""
         if self.is_new and not self.adjusted:
             written = self.written
             if None not in written.values():
@@ -86,7 +87,7 @@ class StagedNode:
             else:
                 found[name] = data
         for name in self.adjusted or ():
-            value = self._adjusted_value(name)
+            value = self._adjusted_value(name) if after is None else after[name].value()
             if value is not None:
                 found[name] = value
         return found
@@ -140,6 +141,8 @@ class StagedNode:
     @property
     def slot_adjusts(self) -> list[str]:
         """The properties that a commit adjusts through a slot."""
+        if not self.written:
+            return list(self.adjusted or ())
         return [name for name in self.adjusted or () if name not in self.written]
 
     def adjust(self, name: str, by: Exact, *, creates: bool = False) -> None:

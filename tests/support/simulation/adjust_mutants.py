@@ -10,7 +10,8 @@ import pytest
 from hbasemk.format import node, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.changes import RowChange
-from hbasemk.kernel.commit import change_set, folds, read_back, slots
+from hbasemk.kernel.commit import change_set, folds, read_back
+from hbasemk.kernel.commit.change_set import RowPlan
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.commit.staged_node import StagedNode
@@ -55,15 +56,15 @@ def total_taken_from_the_head(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def slot_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    original = slots._row
+    original = RowPlan.with_slots
 
-    def row(plan: Any, of: Any) -> Any:
-        found = original(plan, of)
+    def with_slots(self: RowPlan, of: Any) -> RowPlan:
+        found = original(self, of)
         found.depends_on = dict.fromkeys(one for one in found.depends_on if not schema.is_slot(one))
         return found
 
     one_slot_for_all(patch)
-    patch.setattr(slots, "_row", row)
+    patch.setattr(RowPlan, "with_slots", with_slots)
 
 
 @mutant
