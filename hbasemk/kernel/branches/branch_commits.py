@@ -143,7 +143,7 @@ class BranchCommits(Committing):
         if plan.adjusting:
             # The commits of a branch form one line, so one slot of each process serves.
             slot = revisions.machine_of(new) << 16
-            plan = slots.with_slots(plan, dict.fromkeys(slots.places(plan), slot))
+            slots.use(plan, dict.fromkeys(slots.places(plan), slot))
             encoded = changes.encode(plan.changes)
         return plan, new, encoded
 

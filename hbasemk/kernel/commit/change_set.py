@@ -8,10 +8,9 @@ subtree conflicts with every change in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final
 
 from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
@@ -43,14 +42,6 @@ _END_LIFE: Final = (*schema.DELETED, schema.DEAD, None)
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED, None)
 
 
-T = TypeVar("T", "RowPlan", "ChangeSet")
-
-
-def _copy(of: T) -> T:
-    """Return a shallow copy; ``dataclasses.replace`` takes several times as long."""
-    return type(of)(*_FIELDS[type(of)](of))
-
-
 @dataclass(slots=True)
 class RowPlan:
     """One row's part of a commit: cells without their timestamps, and the columns to read back.
@@ -62,7 +53,7 @@ class RowPlan:
     first adjust): another
     version with the same bytes is no conflict. ``slot_probe`` holds the properties whose value must stay exact: the row
     depends on all their slots. ``names_in_doubt`` says that only the read-back shows whether a new property has the name of
-    a child in the view.
+    a child in the view. ``slots`` holds the slots that it writes; their cells are the last ones.
     """
 
     path: str
@@ -76,16 +67,17 @@ class RowPlan:
     created: dict[Column, bytes] | None = None
     slot_probe: frozenset[str] = frozenset()
     names_in_doubt: bool = False
+    slots: tuple[Column, ...] = ()
 
-    def with_slots(self, slots: Mapping[Column, bytes]) -> RowPlan:
-        """Return a copy with the cells of slots, on which it depends."""
-        row = _copy(self)
-        cells, depends_on = list(self.cells), self.depends_on.copy()
-        for column, total in slots.items():
+    def use_slots(self, totals: Mapping[Column, bytes]) -> None:
+        """Write these totals of slots, in place of those of an earlier try, and depend on them."""
+        cells = list(self.cells[: len(self.cells) - len(self.slots)])
+        for column in self.slots:
+            del self.depends_on[column]
+        for column, total in totals.items():
             cells.append((*column, total, None))
-            depends_on[column] = None
-        row.cells, row.depends_on = tuple(cells), depends_on
-        return row
+            self.depends_on[column] = None
+        self.cells, self.slots = tuple(cells), tuple(totals)
 
 
 @dataclass(slots=True)
@@ -105,12 +97,6 @@ class ChangeSet:
     unchanged: list[StagedNode] = field(default_factory=list)
     expected: Mapping[str, str | None] = field(default_factory=dict)
     adjusting: list[StagedNode] = field(default_factory=list)
-
-    def with_rows(self, rows: list[RowPlan], changes: list[RowChange]) -> ChangeSet:
-        """Return a copy with other rows."""
-        plan = _copy(self)
-        plan.rows, plan.changes = rows, changes
-        return plan
 
     def depends_on(self) -> ReadSet:
         """Return what the commit depends on besides ``rows``: what a serializable transaction read, and expected nodes."""
@@ -169,10 +155,6 @@ class ChangeSet:
                 encoded = node.all_encoded(adjusted)
                 found[path] = NodeState(path, node.base.created, revision, encoded, later, adjusted)
         return found
-
-
-_FIELDS: Final = {of: attrgetter(*(one.name for one in fields(of))) for of in (RowPlan, ChangeSet)}
-"""Return all fields of a plan, in the order in which its class takes them."""
 
 
 def build(staging: Staging) -> ChangeSet:

@@ -33,7 +33,7 @@ class Preparation(Committing):
         if plan.adjusting:
             # The machine id of the revision chooses the slots.
             self._make_id(draft)
-            plan = self._with_slots(draft, plan)
+            self._use_slots(draft, plan)
             draft.encoded = changes.encode(plan.changes)
         elif plan.changes:
             # Encoded before the id is made, because an id grows old.
@@ -43,9 +43,9 @@ class Preparation(Committing):
             self.create(draft)
         return plan
 
-    def _with_slots(self, draft: Draft, plan: ChangeSet) -> ChangeSet:
+    def _use_slots(self, draft: Draft, plan: ChangeSet) -> None:
         self._slots.choose(draft, slots.places(plan))
-        return slots.with_slots(plan, draft.slots)
+        slots.use(plan, draft.slots)
 
     def _predict(self, draft: Draft) -> Prediction | None:
         """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
@@ -75,7 +75,9 @@ class Preparation(Committing):
             raise
         if not plan.changes:
             self._abort_empty(draft.revision)
-        return self._with_slots(draft, plan) if plan.adjusting else plan
+        if plan.adjusting:
+            self._use_slots(draft, plan)
+        return plan
 
     def _stage(self, draft: Draft) -> ChangeSet:
         """Stage the changes. Raise LimitError for cells that exceed the store's limits, before any is written."""

@@ -141,21 +141,21 @@ def places(plan: ChangeSet) -> list[Place]:
     return [(node.path, name) for node in plan.adjusting for name in node.slot_adjusts]
 
 
-def with_slots(plan: ChangeSet, slots: dict[Place, int]) -> ChangeSet:
-    """Return the change set with the cells of its slots."""
+def use(plan: ChangeSet, slots: dict[Place, int]) -> None:
+    """Let a change set write its adjusts to these slots, in place of those of an earlier try."""
     nodes: dict[str, StagedNode] = {}
     for node in plan.adjusting:
         node.slots = {name: slots[node.path, name] for name in node.slot_adjusts}
         nodes[node.path] = node
-    rows, changes = plan.rows.copy(), plan.changes.copy()
-    for at, row in enumerate(rows):
+    for row in plan.rows:
         if row.cells and row.path in nodes:
-            rows[at] = row.with_slots(_totals(nodes[row.path]))
+            row.use_slots(_totals(nodes[row.path]))
+    # A new list: the roll-back of an earlier try may still use the old one.
+    changes = plan.changes = plan.changes.copy()
     for at, change in enumerate(changes):
         if change.path in nodes:
             adjusted = [(name, slot >> 16, slot & MOST) for name, slot in (nodes[change.path].slots or {}).items()]
             changes[at] = RowChange(*change[:5], adjusted)
-    return plan.with_rows(rows, changes)
 
 
 def _totals(node: StagedNode) -> dict[Column, bytes]:

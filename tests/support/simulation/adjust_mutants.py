@@ -56,15 +56,16 @@ def total_taken_from_the_head(patch: pytest.MonkeyPatch) -> None:
 
 @mutant
 def slot_not_read_back(patch: pytest.MonkeyPatch) -> None:
-    original = RowPlan.with_slots
+    original = RowPlan.use_slots
 
-    def with_slots(self: RowPlan, of: Any) -> RowPlan:
-        found = original(self, of)
-        found.depends_on = dict.fromkeys(one for one in found.depends_on if not schema.is_slot(one))
-        return found
+    def use_slots(self: RowPlan, totals: Any) -> None:
+        self.depends_on.update(dict.fromkeys(self.slots))
+        original(self, totals)
+        for column in self.slots:
+            del self.depends_on[column]
 
     one_slot_for_all(patch)
-    patch.setattr(RowPlan, "with_slots", with_slots)
+    patch.setattr(RowPlan, "use_slots", use_slots)
 
 
 @mutant
