@@ -156,16 +156,25 @@ def values_of(path: str, bases: Iterable[tuple[bytes, bytes]], slots: Iterable[C
     a damaged value that was set also raises FormatError with its location.
     """
     sums: dict[bytes, Exact] = {}
-    number = int.from_bytes
+    # The sum of the slots since the name changed: most nodes have one such property.
+    total: Exact = 0
+    last: bytes | None = None
+    number, head = int.from_bytes, schema.SLOT_HEAD
     for _, qualifier, at, value in slots:
-        if at < life or value == values.TOMBSTONE:
+        if at < life:
             continue
-        name = qualifier[schema.SLOT_HEAD :]
+        name = qualifier[head:]
+        if name != last:
+            if last is not None:
+                sums[last] = sums.get(last, 0) + total
+            last, total = name, 0
         # Nearly all are integers.
         if len(value) > 1 and value[0] == _INTEGER:
-            sums[name] = sums.get(name, 0) + number(value[1:], "big", signed=True)
-        else:
-            sums[name] = sums.get(name, 0) + _located(path, qualifier, exact.decode, value)
+            total += number(value[1:], "big", signed=True)
+        elif value != values.TOMBSTONE:
+            total += _located(path, qualifier, exact.decode, value)
+    if last is not None:
+        sums[last] = sums.get(last, 0) + total
     found: dict[str, bytes] = {}
     for qualifier, value in bases:
         by = sums.pop(qualifier[1:], 0)
