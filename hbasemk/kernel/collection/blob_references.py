@@ -28,7 +28,7 @@ DEEPER: Final = 1000
 """The largest number of versions of one column in one read."""
 ROWS: Final = 100
 PROPERTY: Final = bytes([schema.PROPERTY])
-"""How the qualifier of a property begins. The qualifier of a damaged cell may be empty."""
+"""How the qualifier of a property begins."""
 VERSIONS: Final = 8
 """The versions of a column in the first read of its row; columns that have more are read on their own."""
 
@@ -105,8 +105,8 @@ def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier:
 
 def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:
     for cell in cells:
-        if cell.qualifier[:1] == PROPERTY:
-            # A value that cannot be decoded ends the run: what it refers to is unknown.
-            for blob in values.blobs_of(cell.value):
-                with suppress(ValueError):
-                    found.add(bytes.fromhex(blob))
+        # Whatever its column: the name of a property may be damaged, and only the value shows the reference. A value that
+        # cannot be decoded ends the run: what it refers to is unknown.
+        for blob in values.blobs_of(cell.value):
+            with suppress(ValueError):
+                found.add(bytes.fromhex(blob))

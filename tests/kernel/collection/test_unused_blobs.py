@@ -21,7 +21,7 @@ from hbasemk.kernel.collection.blob_references import ReferenceSet
 from hbasemk.kernel.collection.collector import Collector, Report
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import CellVersion, Delete, NewCell, Put, Scan
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
@@ -334,6 +334,24 @@ def test_a_reference_that_cannot_be_decoded_ends_the_run(one: Instance, store: M
         collect(one)
     assert one.blobs.read(blob) == b"content"
     store.write(schema.NODES, [Put(b"\0\1/z", [NewCell(schema.DATA, b"\x01q", b"\x02\x01", revision)])])
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize("qualifier", [b"", b"\x00q", b"\x02q", b"\x09q", b"q"])
+def test_a_blob_stays_while_a_column_with_a_damaged_name_refers_to_it(
+    one: Instance, store: MemoryStore, world: World, qualifier: bytes
+) -> None:
+    """It was deleted, so a repair of the column could not bring it back."""
+    blob = write(one, b"content")
+    revision = commit(one, SetProperty("/z", "q", BlobRef(blob)))
+    value = store.read(schema.NODES, [Get(b"\0\1/z", columns=[(schema.DATA, b"\x01q")])])[0].cells[0].value
+    store.delete(schema.NODES, [Delete(b"\0\1/z", [CellVersion(schema.DATA, b"\x01q", revision)])])
+    store.write(schema.NODES, [Put(b"\0\1/z", [NewCell(schema.DATA, qualifier, value, revision)])])
+    world.advance(30 * HOUR)
+    assert not collect(one).cells["unused blobs"]
+    assert one.blobs.read(blob) == b"content"
+    store.delete(schema.NODES, [Delete(b"\0\1/z", [CellVersion(schema.DATA, qualifier, revision)])])
+    store.write(schema.NODES, [Put(b"\0\1/z", [NewCell(schema.DATA, b"\x01q", value, revision)])])
 
 
 def test_a_column_without_a_name_refers_to_nothing(one: Instance, store: MemoryStore, world: World) -> None:
