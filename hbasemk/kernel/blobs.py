@@ -207,14 +207,13 @@ class Blobs:
             first = position // CHUNK
             last = min(first + AT_ONCE, -(-end // CHUNK))
             gets = [Get(chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
-            for row in self._store.read(schema.BLOBS, gets):
-                if not row.cells:
-                    raise _missing(blob)
+            for number, row in enumerate(self._store.read(schema.BLOBS, gets), start=first):
                 begin = position % CHUNK
-                piece = row.cells[0].value[begin : begin + end - position]
-                position += len(piece)
-                if not piece:
-                    raise _missing(blob)
+                size = min(CHUNK - begin, end - position)
+                piece = row.cells[0].value[begin : begin + size] if row.cells else b""
+                if len(piece) < size:
+                    raise _incomplete(blob, number)
+                position += size
                 yield piece
 
     def _length(self, key: bytes) -> int | None:
@@ -262,7 +261,14 @@ def _decode_length(data: bytes, key: bytes) -> int:
 
 def _missing(blob: str) -> BlobNotFoundError:
     return BlobNotFoundError(
-        f"there is no blob {str(blob)[:80]!r}, or a part of it is missing; ids are the SHA-256 of the content in lower-case "
-        "hexadecimal digits",
+        f"there is no blob {str(blob)[:80]!r}; ids are the SHA-256 of the content in lower-case hexadecimal digits",
+        blob=blob,
+    )
+
+
+def _incomplete(blob: str, number: int) -> BlobNotFoundError:
+    return BlobNotFoundError(
+        f"chunk {number} of the blob {blob!r} is missing or cut off: the blob is damaged, or has been collected meanwhile. "
+        "`hbasemk check --blobs` lists what is damaged.",
         blob=blob,
     )

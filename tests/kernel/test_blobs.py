@@ -7,15 +7,17 @@ import io
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hbasemk import InvalidValueError, MicroKernel, Repository
+from hbasemk import BlobNotFoundError, BlobRef, InvalidValueError, MicroKernel, Repository
 from hbasemk.format import schema
+from hbasemk.kernel.blobs import CHUNK, DATA, chunk_key
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import Scan
+from hbasemk.store.abc import NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support.full_disk import largest_file
 from tests.support.repositories import problems
@@ -88,3 +90,41 @@ def test_a_full_disk_for_the_temporary_file_is_named(
     assert repo.store.scan(schema.BLOBS, Scan(None, None, 10)) == []
     ref = repo.blobs.write(content)
     assert repo.blobs.length(ref) == len(content)
+
+
+@contextmanager
+def stored_chunk(repo: Repository, ref: BlobRef, number: int, data: bytes) -> Iterator[None]:
+    """Store other bytes as a chunk of a blob, and the right ones at the end."""
+    right = repo.blobs.read(ref, number * CHUNK, CHUNK)
+    for chunk in (data, right):
+        put = Put(chunk_key(bytes.fromhex(ref.id), number), [NewCell(*DATA, chunk)])
+        instance_of(repo).store.write(schema.BLOBS, [put])
+        if chunk is data:
+            yield
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_chunk_that_is_cut_off_is_an_error_and_never_shifts_the_rest(repo: Repository, number: int) -> None:
+    """Reads returned as many bytes as the blob has, but took those after the first chunk from wrong positions."""
+    content = bytes(range(256)) * (3 * CHUNK // 256) + b"the last chunk"
+    ref = repo.blobs.write(content)
+    chunk = content[number * CHUNK :][:CHUNK][:-3]
+    end = number * CHUNK + len(chunk)
+
+    with stored_chunk(repo, ref, number, chunk), repo.blobs.open(ref) as stream:
+        for read in (lambda: repo.blobs.read(ref), stream.read, lambda: repo.blobs.read(ref, end - 1, 2)):
+            with pytest.raises(
+                BlobNotFoundError, match=rf"chunk {number} of the blob '{ref.id}' is missing or cut off"
+            ):
+                read()
+        assert repo.blobs.read(ref, end - 1, 1) == chunk[-1:]
+        assert repo.blobs.read(ref, 0, number * CHUNK) == content[: number * CHUNK]
+        assert repo.blobs.read(ref, (number + 1) * CHUNK) == content[(number + 1) * CHUNK :]
+
+
+def test_surplus_bytes_of_a_chunk_are_not_read(repo: Repository) -> None:
+    """They took the place of the bytes of the next chunk."""
+    content = bytes(range(256)) * (2 * CHUNK // 256)
+    ref = repo.blobs.write(content)
+    with stored_chunk(repo, ref, 0, content[:CHUNK] + b"more"):
+        assert repo.blobs.read(ref) == content
