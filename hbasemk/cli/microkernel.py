@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
+    from hbasemk.jsop import Operation
     from hbasemk.kernel.diff import NodeChange
 
 MANY, LARGE = 10_000, 1 << 20
@@ -173,6 +174,7 @@ def diff(
     if the two differ, or if neither has a node at PATH.
     """
     from hbasemk.kernel import diff as kernel_diff
+    from hbasemk.microkernel.jsop_diff import subtree_operations
     from hbasemk.repository import instance_of
     from hbasemk.snapshot import view_of
 
@@ -192,17 +194,15 @@ def diff(
         changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)
-        return _print_jsop(session, changes, path, depth)
+        return _print_jsop(session, subtree_operations(instance, views[0], changes, path, depth))
 
 
-def _print_jsop(session: Session, changes: Iterable[NodeChange], path: str, depth: int) -> int:
-    """Print changes as JSOP; return the exit code."""
+def _print_jsop(session: Session, operations: Sequence[Operation]) -> int:
+    """Print operations as JSOP; return the exit code."""
     from hbasemk.jsop import write
     from hbasemk.jsop.writer import pieces
-    from hbasemk.microkernel.jsop_diff import operations_of
     from hbasemk.store.sizes import by_size
 
-    operations = operations_of(changes, path, depth)
     reader = output.Reader()
     if session.json:
         reader.print(partial(output.print_json, json.dumps({"diff": write(operations)})))

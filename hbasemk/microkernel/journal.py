@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from hbasemk import jsop
 from hbasemk.errors import BranchError
 from hbasemk.format import paths, revisions
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import diff, log
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.log import LogEntry, Step
-from hbasemk.microkernel.jsop_diff import to_jsop
+from hbasemk.microkernel.jsop_diff import subtree_operations
 
 JournalEntry: TypeAlias = tuple[LogEntry, str | None, str | None]
 """A log entry, its changes as JSOP, and its branch's base; None for what the result does not have."""
@@ -67,7 +68,8 @@ def _with_changes(instance: Instance, steps: Iterable[Step], path: str, base: st
     rows: list[JournalEntry] = []
     for entry, before, after in steps:
         touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
-        rows.append((entry, to_jsop(diff.of_paths(instance, before, after, touched)), base))
+        changes = diff.of_paths(instance, before, after, touched)
+        rows.append((entry, jsop.write(subtree_operations(instance, before, changes, path)), base))
     return rows
 
 

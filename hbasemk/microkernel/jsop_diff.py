@@ -9,6 +9,8 @@ from hbasemk.format import paths
 from hbasemk.format.node import NodeState, decode_property
 from hbasemk.jsop import JsonNode
 from hbasemk.kernel.diff import NodeChange
+from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel.json_values import to_json
 from hbasemk.microkernel.reserved import RESERVED, hidden
 
@@ -21,6 +23,22 @@ def json_node(state: NodeState) -> JsonNode:
 def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
     """Write changes as JSOP; see :func:`operations_of`."""
     return jsop.write(operations_of(changes, path, depth))
+
+
+def subtree_operations(
+    instance: Instance, before: View, changes: Iterable[NodeChange], path: str, depth: int = -1
+) -> list[jsop.Operation]:
+    """Return the operations of :func:`operations_of`, so that they apply to ``before``, the first of the two trees.
+
+    If the changes add the node at ``path``, a property of its parent can have its name there; this property is removed
+    first. One round trip more in this case, unless the cache has the parent.
+    """
+    operations = operations_of(changes, path, depth)
+    if path != paths.ROOT and operations and isinstance(operations[0], jsop.AddNode) and operations[0].path == path:
+        parent, name = instance.node(before, paths.parent(path)), paths.name(path)
+        if parent is not None and name in parent.encoded:
+            return [jsop.SetProperty(parent.path, name, None), *operations]
+    return operations
 
 
 def operations_of(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> list[jsop.Operation]:

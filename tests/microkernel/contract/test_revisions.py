@@ -71,6 +71,19 @@ def test_a_name_may_change_from_property_to_child_and_back(mk: Cluster) -> None:
     assert nodes(mk, "/k") == nodes(mk, "/k", one)
 
 
+def test_a_diff_of_a_node_that_takes_the_name_of_a_property_applies(mk: Cluster) -> None:
+    """It only added the node, so a commit on the first revision failed."""
+    one = str(mk.commit("", '+"/k":{"a":1}'))
+    two = str(mk.commit("", '^"/k/a":null +"/k/a":{"b":{}} ^"/k/c":1'))
+    (entry,) = json.loads(mk.get_journal(two, two, "/k/a"))  # type: ignore[arg-type]
+    for text in (str(mk.diff(one, two, "/k/a")), str(mk.diff(one, two, "/k/a", 1)), entry["changes"]):
+        applied = str(mk.commit("", text, mk.branch(one)))
+        assert mk.diff(applied, two, "/k/a") == ""
+        assert mk.diff(applied, two) == '^"/k/c":1'
+    assert mk.diff(one, two, "/k/a", 0) == '^"/k/a":null\n+"/k/a":{}'
+    assert mk.diff(two, one, "/k/a") == '-"/k/a"'
+
+
 def test_diff_stops_at_the_depth_and_marks_deeper_changes(mk: Cluster) -> None:
     base = mk.commit("/test", '+"foo":{}')
     mk.commit("/test/foo", '+"bar":{"p1":123}')
