@@ -61,12 +61,13 @@ class Filter:
                 "Use wildcards, or several calls."
             )
         parsed = jsop.parse_node(text)
-        unknown = sorted({*parsed.children, *(parsed.properties.keys() - {"nodes", "properties"})})
+        members: dict[str, object] = {**parsed.properties, **parsed.children}
+        unknown = sorted(members.keys() - {"nodes", "properties"})
         if unknown:
             raise JsopError(
                 f"a filter has no member {unknown[0]!r}, only 'nodes' and 'properties'", offset=0, context=text[:40]
             )
-        for name, globs in parsed.properties.items():
+        for name, globs in members.items():
             if not isinstance(globs, tuple) or not all(isinstance(glob, str) for glob in globs):
                 raise JsopError(
                     f'{name!r} of a filter must be an array of strings, such as ["a*"]', offset=0, context=text[:40]

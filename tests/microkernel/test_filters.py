@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hbasemk import JsopError
 from hbasemk.microkernel.filters import Filter, Globs
 from tests.support.microkernel import Cluster
 
@@ -87,3 +88,13 @@ def test_only_globs_without_wildcards_name_a_property() -> None:
     assert not Globs(("*", ":h*")).names(":hash")
     assert not Globs((":hash", "-:h*")).names(":hash")
     assert Filter(None).takes_node("any")
+
+
+@pytest.mark.parametrize("globs", ["{}", "1", '"a*"', "true", "[1]"])
+def test_the_error_for_globs_that_are_no_array_of_strings_says_so(mk: Cluster, globs: str) -> None:
+    """For an object it said: a filter has no member 'nodes', only 'nodes' and 'properties'."""
+    for name in ("nodes", "properties"):
+        with pytest.raises(JsopError, match=f"'{name}' of a filter must be an array of strings"):
+            mk.get_nodes("/", filter=f'{{"{name}":{globs}}}')
+    with pytest.raises(JsopError, match="a filter has no member 'paths', only 'nodes' and 'properties'"):
+        mk.get_nodes("/", filter=f'{{"paths":{globs}}}')
