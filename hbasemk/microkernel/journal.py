@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from hbasemk import jsop
-from hbasemk.errors import BranchError
+from hbasemk.errors import BranchError, RevisionCollectedError
 from hbasemk.format import paths, revisions
 from hbasemk.jsop import JsonBuilder
 from hbasemk.kernel import diff, log
@@ -29,7 +29,8 @@ def journal(instance: Instance, first: int, last: int, path: str) -> str:
     """Return the revisions from ``first`` to ``last``, both included, as JSON, each with its changes as JSOP.
 
     The result is empty if they are not in order. A branch's revisions also have the trunk revision that it is based on.
-    Raises BranchError unless the revisions lead along trunk, from trunk to a branch, or along one branch.
+    Raises BranchError unless the revisions lead along trunk, from trunk to a branch, or along one branch, and
+    RevisionCollectedError if the snapshot before one of them has been collected.
     """
     rows: list[JournalEntry] = []
     if revisions.is_branch(first):
@@ -68,9 +69,25 @@ def _with_changes(instance: Instance, steps: Iterable[Step], path: str, base: st
     rows: list[JournalEntry] = []
     for entry, before, after in steps:
         touched = [change.path for change in entry.changes if paths.is_at_or_below(change.path, path)]
-        changes = diff.of_paths(instance, before, after, touched)
-        rows.append((entry, jsop.write(subtree_operations(instance, before, changes, path)), base))
+        try:
+            changes = jsop.write(
+                subtree_operations(instance, before, diff.of_paths(instance, before, after, touched), path)
+            )
+        except RevisionCollectedError as error:
+            raise _no_changes(entry, error) from error
+        rows.append((entry, changes, base))
     return rows
+
+
+def _no_changes(entry: LogEntry, error: RevisionCollectedError) -> RevisionCollectedError:
+    """Return the error for a revision that may be readable itself, although the snapshot before it is not."""
+    return RevisionCollectedError(
+        f"the changes of revision {entry.revision} can no longer be shown: the snapshot before it is older than the retention "
+        "of the repository, and parts of it have been deleted. Begin the journal after this revision, or use a diff from "
+        f"{error.oldest}, the oldest snapshot that can be read.",
+        revision=entry.revision,
+        oldest=error.oldest,
+    )
 
 
 def _write(rows: Iterable[JournalEntry]) -> str:

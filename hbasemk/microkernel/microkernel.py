@@ -7,7 +7,7 @@ from typing import BinaryIO, Final
 
 from hbasemk import arguments as check
 from hbasemk import jsop
-from hbasemk.errors import BranchError, ConflictError, InvalidPathError, InvalidValueError
+from hbasemk.errors import BranchError, ConflictError, InvalidPathError, InvalidValueError, RevisionCollectedError
 from hbasemk.format import paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
@@ -58,11 +58,15 @@ class MicroKernel:
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
         """Wait until the head differs from ``old_head``, at most ``timeout_ms``; return the head in both cases.
 
-        Without an ``old_head`` (None), return the current head immediately.
+        Without an ``old_head`` (None), or if it has been collected, return the current head immediately.
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self._instance()
-        old = self._view(old_head, "old_head")
+        try:
+            old = self._view(old_head, "old_head")
+        except RevisionCollectedError:
+            # The head is newer: no collector deletes parts of the newest snapshot.
+            return self.get_head_revision()
         if seconds > 0 and old_head is not None:
             # A checkpoint gives the revision of the head another view.
             instance.wait_for(lambda: instance.head().revision != old.revision, seconds)
@@ -80,7 +84,8 @@ class MicroKernel:
         """Return the revisions from ``from_revision`` to ``to_revision``, both included, with their changes, as JSON.
 
         ``path``: only revisions and changes in this subtree (None: all). Returns ``[]`` if the two are not in order. Raises
-        BranchError unless they lead along trunk, from trunk to a branch, or along one branch.
+        BranchError unless they lead along trunk, from trunk to a branch, or along one branch, and RevisionCollectedError if
+        the snapshot before one of them has been collected.
         """
         limit = _path(path)
         first, last = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
