@@ -106,7 +106,8 @@ def _no_place(path: str) -> BranchError:
     return BranchError(
         f"the rebase changed nothing: trunk and the branch both changed {limits.shown(path)}, and no conflict marker for it "
         f"fits below any of its ancestors. A marker needs a node without a property {MARKER!r}, and two more levels than the "
-        f"node with its subtree (at most {limits.MAX_DEPTH} levels and {limits.MAX_PATH} bytes are possible). On trunk, rename "
-        "such a property or move the deepest nodes; or reset the branch to a revision before this change. Then rebase again.",
+        f"node with its subtree (at most {limits.MAX_DEPTH} levels and {limits.MAX_PATH} bytes are possible). Rename such "
+        "a property on trunk, and on the branch if it is there; or move the deepest nodes on trunk; or reset the branch to a "
+        "revision before this change. Then rebase again.",
         path=path,
     )

@@ -146,7 +146,7 @@ def test_a_conflict_that_fits_nowhere_says_what_to_do(opened: Instances) -> None
     branch.run(lambda tx: tx.set("/", "p", "mine"))
     repo.run(lambda tx: tx.set("/", "p", 3))
     before = branch.revision
-    with pytest.raises(BranchError, match="On trunk, rename") as raised:
+    with pytest.raises(BranchError, match="Rename such a property on trunk") as raised:
         branch.rebase()
     assert raised.value.path == "/"
     assert branch.revision == before
@@ -155,6 +155,20 @@ def test_a_conflict_that_fits_nowhere_says_what_to_do(opened: Instances) -> None
     repo.run(lambda tx: tx.unset("/", ":conflict"))
     assert branch.rebase() == ["/:conflict"]
     assert shown(branch)["/:conflict/changeChangedProperty"] == {"p": "mine"}
+
+
+def test_a_conflict_that_fits_nowhere_because_of_the_branch_says_so(opened: Instances) -> None:
+    """The error advised to rename the property on trunk, which has none."""
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a"))
+    branch = repo.branch()
+    branch.run(lambda tx: (tx.remove("/a"), tx.set("/", ":conflict", 1)))
+    repo.run(lambda tx: tx.remove("/a"))
+    with pytest.raises(BranchError, match="Rename such a property on trunk, and on the branch if it is there"):
+        branch.rebase()
+    # Do what the error says.
+    branch.run(lambda tx: (tx.unset("/", ":conflict"), tx.set("/", "mine", 1)))
+    assert branch.rebase() == ["/:conflict"]
 
 
 @pytest.mark.parametrize(
