@@ -7,8 +7,15 @@ from typing import BinaryIO, Final
 
 from hbasemk import arguments as check
 from hbasemk import jsop
-from hbasemk.errors import BranchError, ConflictError, InvalidPathError, InvalidValueError, RevisionCollectedError
-from hbasemk.format import paths, revisions
+from hbasemk.errors import (
+    BranchError,
+    ConflictError,
+    InvalidPathError,
+    InvalidRevisionError,
+    InvalidValueError,
+    RevisionCollectedError,
+)
+from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
 from hbasemk.kernel.blobs import Blobs
@@ -185,14 +192,16 @@ class MicroKernel:
             view = instance.at(revision)
         else:
             token, _, rest = path.partition(":")
-            if not rest.startswith("/"):
+            last_change = _revision_of_token(token) if rest.startswith("/") else None
+            if last_change is None:
                 raise InvalidPathError(
-                    f"{path!r} is not an absolute path; expected one, or a :hash or :id that this MicroKernel returned"
+                    f"{limits.shown(path)} is not an absolute path; expected one, or a :hash or :id that this MicroKernel "
+                    "returned"
                 )
             path = paths.check_path(rest)
             view = instance.head()
             if instance.subtree_token(view, path) != token:
-                view = instance.at(revisions.from_text(token.partition(".")[0]))
+                view = instance.at(last_change)
         top = instance.node(view, path)
         return None if top is None else (view, top)
 
@@ -331,6 +340,14 @@ def get_nodes_of(
     """As :meth:`MicroKernel.get_nodes`, in a snapshot. One by time may contain more than the snapshot of its revision."""
     view = view_of(kernel._instance(), snapshot)
     return kernel._get_nodes(path, view, depth, offset, max_child_nodes, filter)
+
+
+def _revision_of_token(token: str) -> int | None:
+    """Return the revision with which the token of an ``:id`` begins; None if it does not begin with one."""
+    try:
+        return revisions.from_text(token.partition(".")[0])
+    except InvalidRevisionError:
+        return None
 
 
 def _path(path: str | None) -> str:

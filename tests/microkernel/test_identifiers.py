@@ -115,6 +115,15 @@ def test_the_error_names_an_id_without_a_valid_path(mk: Cluster) -> None:
             kernel.get_nodes(bad, None, 0)
 
 
+@pytest.mark.parametrize("bad", ["content:/a", ":/a", "ffff.1234:/a", "x", "x:a", ":", "", "z" * 300 + ":/a"])
+def test_the_error_for_a_path_that_is_not_absolute_names_the_path(mk: Cluster, bad: str) -> None:
+    """For a text such as content:/a it said: 'content' is not a revision id."""
+    with pytest.raises(InvalidPathError, match="is not an absolute path; expected one, or a :hash or :id") as raised:
+        mk.get_nodes(bad)
+    assert repr(bad[:50])[:-1] in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
 @pytest.mark.parametrize("bad", ["7000000000000000", "0000000000000001", "7000000000000080"])
 def test_a_missing_revision_is_unknown_to_branch_calls_too(mk: Cluster, bad: str) -> None:
     branch = mk.commit("", '+"/b":{}', mk.branch())
