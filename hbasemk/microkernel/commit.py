@@ -66,7 +66,8 @@ def _operations(
                     check_property(name, path)
                 yield AddNode(path, {name: to_kernel(value) for name, value in node.properties.items()})
         elif isinstance(one, jsop.SetProperty):
-            check_property(one.name, one.path)
+            if one.value is not None:
+                check_property(one.name, one.path)
             # Check it here, not only at the commit: a later operation of the same text may remove the child.
             if one.value is not None and _find(paths.join(one.path, one.name), find) is not None:
                 raise name_conflict(one.path, one.name)

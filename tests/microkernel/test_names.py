@@ -34,6 +34,17 @@ def test_reserved_names_are_rejected(mk: Cluster, text: str, name: str) -> None:
     assert mk.get_head_revision() == head
 
 
+@pytest.mark.parametrize("text", ['^"/a/{}":null', '+"/a/{}":null', '-"/a/{}"'])
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_property_with_a_reserved_name_can_be_removed(mk: Cluster, text: str, name: str) -> None:
+    """A text with null was rejected: the name is reserved, and cannot be set."""
+    mk.commit("", '+"/a":{}')
+    repository = mk.next.repository
+    repository.run(lambda tx: tx.set("/a", name, "mine"))
+    mk.commit("", text.format(name))
+    assert dict(repository.refresh()["/a"]) == {}
+
+
 def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     assert len(found) == len(pairs)
