@@ -1,7 +1,8 @@
 """A writer for operations, nodes and values; parsing its output gives equal objects.
 
 It writes properties before children, each in their order, and no white space but a line feed between operations. It raises an
-error for anything that the parser would reject.
+error for each path, name and value that the parser would reject. It does not check the depth of nodes, nor the paths of the
+nodes in an object: trees that an earlier version stored beyond these limits are written, and the parser rejects them.
 """
 
 from __future__ import annotations
