@@ -70,6 +70,16 @@ def replaced(path: str, lost: str | None) -> StoreUnusableError:
     )
 
 
+def other_name(path: str) -> StoreUnusableError:
+    """Return the error for a file that is open by another name."""
+    found = os.stat(path)
+    return StoreUnusableError(
+        f"{path} is the same file as a database that is open by another name (it has {found.st_nlink} hard links; its inode is "
+        f"{found.st_ino}). Each name has its own log beside it, and the commits in one log are lost for the other name. Use "
+        f"the same name everywhere (to find all names: find FOLDER -inum {found.st_ino}), or copy the file."
+    )
+
+
 def unreachable(path: str, error: OSError) -> StoreError:
     """Return the error for a file that the operating system does not let this user open."""
     if error.errno in _TOO_MANY:

@@ -3,7 +3,8 @@
 - A shared lock on the bytes of the database that SQLite locks exclusively before it deletes the log;
 - a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
 - an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer;
-- an exclusive lock on one of the bytes after it, for a time slice (``time_slices``).
+- an exclusive lock on one of the bytes after it, for a time slice (``time_slices``);
+- a shared lock on the byte of the name by which the process has opened the file: SQLite puts the log beside that name.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ WRITER_BYTE: Final = SHARED_FIRST + SHARED_SIZE
 """Our writer lock, on the same page."""
 SLICES_FIRST: Final = WRITER_BYTE + 1
 """The byte of time slice 0. SQLite locks no byte from here on; a lock does not keep anybody from reading and writing data."""
+NAMES_FIRST: Final = 1 << 48
+NAMES: Final = 1 << 32
+"""The bytes of the names that the file may have, far above those of the time slices."""
 INDEX_IN_USE: Final = 128
 """SQLite's "dead man's switch" in the index: a process that finds it unlocked restarts the index."""
 WAL_MODE: Final = b"\2\2"
@@ -52,6 +56,7 @@ class FileLocks:
         """The descriptor of the log's index; None if no connection uses a log."""
         self.held = False
         """Whether the database is locked; False also where such locks are unsupported."""
+        self._has_name = False
         self.read_only: str | None = None
         """Why this user cannot write; None if it can."""
 
@@ -71,9 +76,21 @@ class FileLocks:
             if self.read_only is None and files.foreign(self._path):
                 self._replace_foreign(self._main)
             self.held = ofd_locks.lock_if_supported(self._path, self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
+            if self.held:
+                self._hold_name(self._main)
         except BaseException:
             self.release()
             raise
+
+    def _hold_name(self, main: int) -> None:
+        """Lock the file's name; raise StoreUnusableError if the file is open by another name, which has another log."""
+        own = files.name_number(self._path)
+        ofd_locks.lock(main, fcntl.F_RDLCK, NAMES_FIRST + own, 1)
+        self._has_name = True
+        # After the lock, so that of two processes at least one finds the other.
+        for start, length in ((0, own), (own + 1, NAMES - own - 1)):
+            if ofd_locks.is_locked_elsewhere(main, NAMES_FIRST + start, length):
+                raise errors.other_name(self._path)
 
     def hold_index(self, identity: FileIdentity) -> None:
         """Open the log's index, and lock it so that nobody truncates it; raises SQLite's busy error."""
@@ -130,17 +147,21 @@ class FileLocks:
         return self._slices.take(self._main, now) if self._locks_writes else None
 
     def unlock(self) -> None:
-        """Release all locks and keep the descriptors."""
+        """Release all locks except that of the name, and keep the descriptors."""
         self._slices.forget()
         # Unlock explicitly: a forked child that has not yet started its own program shares the open file descriptions.
         if self.held:
             for descriptor in self._descriptors():
-                ofd_locks.unlock(descriptor)
+                ofd_locks.unlock(descriptor, NAMES_FIRST)
             self.held = False
 
     def release(self) -> None:
         """Unlock and close all descriptors; only while this process has no connection."""
         self.unlock()
+        if self._has_name and self._main is not None:
+            # Only now: the last connection has moved its log into the file.
+            ofd_locks.unlock(self._main)
+        self._has_name = False
         done = self._descriptors()
         self._main = self.index = None
         descriptors.close(done)
@@ -150,7 +171,7 @@ class FileLocks:
         for descriptor in self._descriptors():
             os.close(descriptor)
         self._main = self.index = None
-        self.held = False
+        self.held = self._has_name = False
         self._slices.forget()
 
     def _descriptors(self) -> list[int]:

@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import stat
+import zlib
 from typing import Final
 
 from hbasemk.store.abc import FileIdentity
@@ -44,6 +45,15 @@ def identity(path: str) -> FileIdentity | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def name_number(path: str) -> int:
+    """Return a number below 2**32 for the place of the log beside a path: the file's name and the inode of its folder.
+
+    Hard links of one file have different numbers, and so does a file that is mounted elsewhere without its folder.
+    """
+    folder, name = os.path.split(path)
+    return zlib.crc32(b"%d/%s" % (os.stat(folder).st_ino, os.fsencode(name)))
 
 
 def other_than_file(path: str) -> str | None:

@@ -218,7 +218,7 @@ class Guard:
 
 # --- all guards of this process ----------------------------------------------------------------------------------
 
-_guards: weakref.WeakValueDictionary[FileIdentity, Guard] = weakref.WeakValueDictionary()
+_guards: weakref.WeakValueDictionary[tuple[FileIdentity, int], Guard] = weakref.WeakValueDictionary()
 _guards_lock = threading.Lock()
 _guards_pid = os.getpid()
 _abandoned: list[tuple[sqlite3.Connection, Guard]] = []
@@ -226,11 +226,15 @@ _abandoned: list[tuple[sqlite3.Connection, Guard]] = []
 
 
 def of(path: str, identity: FileIdentity) -> Guard:
-    """Return the guard of the file at ``path`` (without symbolic links), which has this identity."""
+    """Return the guard of the file at ``path`` (without symbolic links), which has this identity.
+
+    Each name of the file has a guard of its own: of two such guards, only one can open it.
+    """
+    key = identity, files.name_number(path)
     with _guards_lock:
-        found = _guards.get(identity)
+        found = _guards.get(key)
         if found is None:
-            found = _guards[identity] = Guard(path, identity)
+            found = _guards[key] = Guard(path, identity)
         return found
 
 

@@ -21,6 +21,7 @@ if sys.platform != "win32":
 _log = logging.getLogger("hbasemk")
 
 _set_lock: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform != "win32" else None
+_get_lock: Final[int | None] = getattr(fcntl, "F_OFD_GETLK", None) if sys.platform != "win32" else None
 _BUSY: Final = (errno.EAGAIN, errno.EACCES)
 _UNSUPPORTED: Final = (errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -43,9 +44,18 @@ def lock(descriptor: int | None, kind: int, start: int, length: int) -> bool:
     return True
 
 
-def unlock(descriptor: int) -> None:
-    """Release all locks of a description."""
-    lock(descriptor, fcntl.F_UNLCK, 0, 0)
+def unlock(descriptor: int, length: int = 0) -> None:
+    """Release the locks of a description on the first bytes of the file; 0: on all bytes."""
+    lock(descriptor, fcntl.F_UNLCK, 0, length)
+
+
+def is_locked_elsewhere(descriptor: int, start: int, length: int) -> bool:
+    """Return whether another description holds any lock in a range of bytes."""
+    if _get_lock is None or not length:
+        return False
+    found = fcntl.fcntl(descriptor, _get_lock, _request(fcntl.F_WRLCK, start, length))
+    kind: int = struct.unpack_from("h", found)[0]
+    return kind != fcntl.F_UNLCK
 
 
 def lock_if_supported(path: str, descriptor: int, kind: int, start: int, length: int) -> bool:

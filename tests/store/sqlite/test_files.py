@@ -16,9 +16,9 @@ import pytest
 from hbasemk.errors import StoreUnknownError, StoreUnusableError
 from hbasemk.store.abc import Get, Row
 from hbasemk.store.memory import MemoryStore
-from hbasemk.store.sqlite import SqliteStore, many_rows, ofd_locks, used_files
+from hbasemk.store.sqlite import SqliteStore, file_locks, many_rows, ofd_locks, used_files
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.sqlite import TABLES, flag
+from tests.support.sqlite import TABLES, flag, run
 
 
 def identity(path: Path) -> tuple[int, int]:
@@ -251,6 +251,69 @@ class TestReadsThatLoseTheirLock:
             store._connections.reading(asked.append)
             assert len(asked) == 1
             asked.clear()
+
+
+@needs_locks
+class TestHardLinks:
+    """SQLite puts the log beside the name by which a file is opened, so commits by two names destroy each other."""
+
+    READ = 'attempt(lambda: [row.key for row in store.scan("one", Scan(None, None, 10))])'
+
+    def test_a_file_that_is_open_is_rejected_by_another_name(self, store: SqliteStore, path: Path) -> None:
+        store.write("one", [flag(b"before")])
+        other = path.with_name("other.db")
+        other.hardlink_to(path)
+        answers = run('attempt(lambda: store.write("one", [flag(b"lost")]))' + f"\n{self.READ}", other).splitlines()
+        second = SqliteStore(str(other))
+        with pytest.raises(StoreUnusableError) as raised:
+            second.write("one", [flag(b"lost")])
+        second.close()
+        for answer in [*answers, f"StoreUnusableError {raised.value}"]:
+            assert answer.startswith(
+                f"StoreUnusableError {other} is the same file as a database that is open by another name"
+            )
+            assert "2 hard links" in answer
+        assert not path.with_name("other.db-wal").exists()
+        store.write("one", [flag(b"after")])
+        assert has(store, b"before", b"after", b"lost") == [True, True, False]
+
+    def test_one_name_after_the_other_is_fine(self, store: SqliteStore, path: Path) -> None:
+        store.write("one", [flag(b"before")])
+        other = path.with_name("other.db")
+        other.hardlink_to(path)
+        store.close()
+        assert (
+            run(f'store.write("one", [flag(b"other")])\n{self.READ}\nstore.close()', other) == "[b'before', b'other']\n"
+        )
+        assert run(self.READ, path) == "[b'before', b'other']\n"
+
+    def test_the_name_stays_locked_until_the_log_is_in_the_file(
+        self, store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.write("one", [flag(b"before")])
+        other = path.with_name("other.db")
+        other.hardlink_to(path)
+        answers: list[str] = []
+        unlock = file_locks.FileLocks.unlock
+
+        def unlock_and_look(locks: file_locks.FileLocks) -> None:
+            was_held = locks.held
+            unlock(locks)
+            if was_held:
+                answers.append(run(self.READ, other))
+
+        monkeypatch.setattr(file_locks.FileLocks, "unlock", unlock_and_look)
+        store.close()
+        assert answers
+        assert all("open by another name" in answer for answer in answers)
+
+    def test_links_to_the_file_and_to_its_folder_are_the_same_name(self, store: SqliteStore, path: Path) -> None:
+        file, folder = path.with_name("link.db"), path.parent / "folder"
+        file.symlink_to(path)
+        folder.symlink_to(path.parent, target_is_directory=True)
+        for name in (file, folder / path.name):
+            assert run(f'store.write("one", [flag(b"r")])\n{self.READ}', name) == "[b'r']\n"
+        assert has(store, b"r") == [True]
 
 
 def remove(path: Path) -> None:
