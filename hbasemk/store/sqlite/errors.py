@@ -152,9 +152,15 @@ def needs_a_writer(path: str, reason: str, text: str) -> StoreUnusableError:
 def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreError:
     """Translate an error of SQLite into a store error; ``committing``: a write's COMMIT raised it."""
     text = str(error)
-    if _says(error, _FULL):
+    lacks = files.lacking(path)
+    if _says(error, _FULL) or (not committing and files.SPACE in lacks and _says(error, _FAILED)):
         return StoreNotAppliedError(
             f"no space is left to write to {path} ({text}); nothing was written. Free some space."
+        )
+    if lacks and not committing and is_not_opened(error):
+        return StoreNotAppliedError(
+            f"no file can be created beside {path} ({text}): its file system has {' and '.join(lacks)} left; nothing was "
+            "written. Remove some files."
         )
     if _says(error, *_DAMAGED):
         return FormatError(f"{path} is not a SQLite database or is damaged ({text}); restore it from a copy")
@@ -166,8 +172,9 @@ def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreErro
             "to the file and to the folder"
         )
     if committing:
+        advice = "Free some space" if files.SPACE in lacks else "Check the disk"
         return StoreUnknownError(
-            f"the commit to {path} failed ({text}); it is not known whether it was applied. Check the disk."
+            f"the commit to {path} failed ({text}); it is not known whether it was applied. {advice}."
         )
     if _says(error, _FAILED):
         return StoreNotAppliedError(f"reading or writing {path} failed ({text}); nothing was written. Check the disk.")

@@ -24,6 +24,11 @@ JOURNAL: Final = "-journal"
 SUFFIXES: Final = ("", LOG, INDEX, JOURNAL)
 """The database itself, the write-ahead log, its index in shared memory, and the journal of a database without a log."""
 
+SPACE: Final = "no space"
+INODES: Final = "no inodes"
+LEAST_SPACE: Final = 64 * 1024
+"""Bytes that suffice for the first part of the log's index."""
+
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",
@@ -100,6 +105,20 @@ def read_only_because(path: str) -> str | None:
     if missing and not may(folder, os.W_OK | os.X_OK):
         return f"user {me()} may not create {' and '.join(path + suffix for suffix in missing)} in {described(folder)}"
     return None
+
+
+def lacking(path: str) -> list[str]:
+    """Return which of :data:`SPACE` and :data:`INODES` is true of the file system of a path, as far as it is known.
+
+    SQLite's errors do not say so when it cannot create or extend the log's index.
+    """
+    try:
+        found = os.statvfs(os.path.dirname(real_path(path)))
+    except (AttributeError, OSError):
+        return []
+    space = [SPACE] if found.f_bavail * found.f_frsize < LEAST_SPACE else []
+    # The log and its index need one each. Some file systems do not count inodes.
+    return [*space, INODES] if found.f_files and found.f_favail < 2 else space
 
 
 def foreign(path: str) -> list[str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hbasemk.errors import StoreNotAppliedError
 from hbasemk.store.abc import CellVersion, Delete, DeleteBelow, NewCell, Put, Scan
 from hbasemk.store.sqlite import SqliteStore
+from tests.support.full_disk import largest_file
 from tests.support.sqlite import FLAG, TABLES, flag, run
 
 
@@ -54,6 +57,55 @@ store.close()
         found = [row.key for row in again.scan("one", Scan(None, None, 10))]
         again.close()
         assert found in ([b"after", b"before"], [b"after", b"before", b"large"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs resource limits")
+class TestFileSystems:
+    """SQLite reports a full file system as an I/O error when it cannot extend the log's index."""
+
+    @pytest.fixture
+    def closed(self, store: SqliteStore, path: Path) -> SqliteStore:
+        store.write("one", [flag(b"before")])
+        store.close()
+        return SqliteStore(str(path))
+
+    def read(self, store: SqliteStore) -> str:
+        with pytest.raises(StoreNotAppliedError) as raised:
+            store.scan("one", Scan(None, None, 10))
+        return str(raised.value)
+
+    def lacks(self, monkeypatch: pytest.MonkeyPatch, **numbers: int) -> None:
+        real = os.statvfs
+
+        def statvfs(path: str) -> object:
+            found = real(path)
+            names = [name for name in dir(found) if name.startswith("f_")]
+            return SimpleNamespace(**{**{name: getattr(found, name) for name in names}, **numbers})
+
+        monkeypatch.setattr(os, "statvfs", statvfs)
+
+    def test_opening_on_a_full_file_system_says_that_it_is_full(
+        self, closed: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with largest_file(0):
+            assert "failed (disk I/O error)" in self.read(closed)
+            self.lacks(monkeypatch, f_bavail=1, f_frsize=4096)
+            text = self.read(closed)
+        assert text.startswith(f"no space is left to write to {closed.location}")
+        assert "Free some space" in text
+        assert len(closed.scan("one", Scan(None, None, 10))) == 1
+
+    def test_opening_without_a_free_inode_says_so(
+        self, closed: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        log = path.with_name("content.db-wal")
+        log.mkdir()
+        self.lacks(monkeypatch, f_bavail=1 << 30, f_files=1000, f_favail=0)
+        text = self.read(closed)
+        assert "its file system has no inodes left" in text
+        assert "Remove some files" in text
+        log.rmdir()
+        assert len(closed.scan("one", Scan(None, None, 10))) == 1
 
 
 class TestDurability:
