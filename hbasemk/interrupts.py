@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -143,6 +144,9 @@ def start_thread(thread: threading.Thread) -> None:
 
     :meth:`threading.Thread.start` waits on a condition, where an interrupt would also become a RuntimeError.
     """
+    if sys.is_finalizing():
+        # Before Python 3.12, Thread.start waits forever here: the new thread never begins.
+        raise RuntimeError("can't create new thread at interpreter shutdown")
     with Deferred():
         thread.start()
 

@@ -153,6 +153,29 @@ def test_an_open_repository_ends_with_the_interpreter(url: str, how: str, poll_i
         assert lease_end(repo.store, machine) < end
 
 
+LATE = """
+import sys, hbasemk
+class Late:
+    def __init__(self, late):
+        self.repo = hbasemk.connect(sys.argv[1])
+        self.late = late
+    def __del__(self):
+        try: self.late(self.repo)
+        except (hbasemk.HbasemkError, RuntimeError) as error: print(type(error).__name__, error)
+kept = [Late(lambda repo: repo.close()), Late(lambda repo: repo.adjust("/", "n", 1)), Late(lambda repo: repo.head["/"])]
+for one in kept:
+    one.repo.adjust("/", "n", 1)
+    one.repo.blobs.write(bytes(3_000_000))
+kept[0].itself = kept
+"""
+
+
+def test_a_finalizer_that_runs_after_the_end_of_the_repositories_does_not_hang(url: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", LATE, url], capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout
+
+
 class Exit:
     """The end of the interpreter, in simulated time: no thread starts any more."""
 
