@@ -163,7 +163,10 @@ def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreErro
             "written. Remove some files."
         )
     if _says(error, *_DAMAGED):
-        return FormatError(f"{path} is not a SQLite database or is damaged ({text}); restore it from a copy")
+        return FormatError(
+            f"{path} is not a SQLite database or is damaged ({text}). End all processes that use it, move it and its -wal and "
+            "-shm away, and then restore it from a copy: beside the log of another file, the copy is damaged too"
+        )
     if is_not_opened(error) and not committing and _are_too_many_open():
         return _too_many_files(path)
     if _says(error, *_FORBIDDEN):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import sqlite3
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan
 from hbasemk.store.sqlite import SqliteStore, database_file
-from tests.support.sqlite import FLAG, TABLES, flag
+from tests.support.sqlite import FLAG, TABLES, flag, run
 
 
 def every_first_call(path: Path):
@@ -181,3 +182,25 @@ class TestFiles:
         with pytest.raises(StoreUnusableError, match=tmp_path.name):
             store.create_tables(TABLES)
         store.close()
+
+
+def test_the_error_of_a_damaged_file_says_how_to_restore_it_although_a_killed_process_left_a_log(
+    store: SqliteStore, path: Path
+) -> None:
+    beside = [path.with_name(f"content.db{suffix}") for suffix in ("-wal", "-shm")]
+    store.close()
+    backup = path.with_name("backup.db")
+    shutil.copy(path, backup)
+    run('store.write("one", [flag(b"in the log")]); os._exit(0)', path)
+    assert all(file.exists() for file in beside)
+    path.write_bytes(b"damaged " * 1000)
+    damaged = SqliteStore(str(path))
+    with pytest.raises(FormatError, match="move it and its -wal and -shm away, and then restore it from a copy"):
+        damaged.read("one", [Get(b"r")])
+    damaged.close()
+    for file in (path, *beside):
+        file.unlink(missing_ok=True)
+    shutil.copy(backup, path)
+    restored = SqliteStore(str(path))
+    assert restored.scan("one", Scan(None, None, 10)) == []
+    restored.close()
