@@ -1,7 +1,7 @@
 """A pool of connections: bounded, opened on demand, one thread on each at a time.
 
 The gateway closes a connection that idles for a minute, so the pool does not reuse one that idled nearly as long. A
-forked child shares its parent's sockets: it closes the descriptors, sends nothing on them, and starts its own pool.
+forked child shares its parent's sockets: it closes the descriptors at once, sends nothing on them, and starts its own pool.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError
 from hbasemk.interrupts import SLICE, Deferred
+from hbasemk.store import atfork
 from hbasemk.store.hbase.connection import Connection
 from hbasemk.store.hbase.wire import Wire
 
@@ -68,6 +69,15 @@ class Connections:
         first = _ProcessPool(os.getpid(), closed=False)
         self._pool = first
         self._pools = {first.pid: first}
+        atfork.register(self)
+
+    def before_fork(self) -> None:
+        """Do nothing: the parent's calls go on."""
+
+    def after_fork(self, child: bool) -> None:
+        """Close the descriptors of the parent's connections in the child, which may never use this pool."""
+        if child:
+            self._mine()
 
     @property
     def closed(self) -> bool:

@@ -77,6 +77,22 @@ def test_a_child_closes_the_descriptors_of_its_parents_connections(gateway: Fake
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_that_does_not_use_the_store_closes_the_descriptors_too(
+    gateway: FakeGateway, store: HBaseStore
+) -> None:
+    read(store)
+    ours = next(iter(store._client._gateways._all[0].pool._pool.wires)).sock.fileno()
+
+    def child() -> None:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(ours)
+
+    in_child(child)
+    assert read(store, b"parent") == b"parent"
+    assert len(gateway.connections) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_fork_during_calls_of_other_threads_leaves_the_child_usable(gateway: FakeGateway, store: HBaseStore) -> None:
     stop = threading.Event()
 
