@@ -172,8 +172,9 @@ class ConflictError(HbasemkError):
     """Another revision changed a column that this commit wrote or depends on; nothing of the commit remains.
 
     ``path`` and ``column`` name the first conflict. ``column`` is a text such as ``property 'title'`` or ``child 'news'``, or
-    ``existence`` if the other revision added or removed the node. ``revision`` is this commit's id, None for a serializable
-    transaction that only read; ``other`` is the id of the revision that won. Both are in text form.
+    ``existence`` if the other revision added or removed the node, or ``content`` if it changed a node that this commit removes
+    or adds again. ``revision`` is this commit's id, None for a serializable transaction that only read; ``other`` is the id of
+    the revision that won. Both are in text form.
     """
 
     path: str

@@ -36,6 +36,8 @@ from hbasemk.kernel.retry import NOTHING_COMMITTED, RetryBudget, TimeLimit, wait
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
+_NODE_COLUMNS: Final = {schema.DELETED: "existence", schema.LAST_REVISION: "content"}
+"""What errors call the columns that are neither properties nor children."""
 REPEAT: Final = "Read again and repeat the change, or use Repository.run, which does so."
 
 
@@ -185,7 +187,7 @@ class Committer(Committing):
         return self._conflict_error(*lost, advice)
 
     def _conflict_error(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
-        column = "existence" if conflict.column == schema.DELETED else schema.describe(conflict.column)
+        column = _NODE_COLUMNS.get(conflict.column) or schema.describe(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"
         loser = f"revision {mine}" if revision else "a transaction that only read"

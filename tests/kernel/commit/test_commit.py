@@ -374,3 +374,15 @@ def test_a_conflict_over_the_life_of_a_node_says_so(opened: Instances) -> None:
     with pytest.raises(ConflictError, match=r"over existence of /a/b; the commit was rolled back") as caught:
         changing.commit()
     assert (caught.value.path, caught.value.column) == ("/a/b", "existence")
+
+
+def test_a_removal_of_a_changed_node_says_so(opened: Instances) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
+    two.refresh()
+    removing = two.transaction(base=two.head)
+    removing.remove("/a")
+    one.run(lambda tx: tx.add("/a/b/c"))
+    with pytest.raises(ConflictError, match=r"over content of /a/b; the commit was rolled back") as caught:
+        removing.commit()
+    assert (caught.value.path, caught.value.column) == ("/a/b", "content")
