@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from types import CodeType
+from types import AsyncGeneratorType, CodeType, CoroutineType, GeneratorType
 from typing import Any, Final, TypeVar
 
 from hbasemk.errors import InvalidPathError, InvalidRevisionError, InvalidValueError
@@ -173,10 +173,24 @@ def function(value: Callable[..., Any], name: str) -> None:
         called = called.func
     code = getattr(called, "__code__", None)
     if isinstance(code, CodeType) and code.co_flags & _LATE:
-        raise TypeError(
-            f"{name} must be a plain function, got the async or generator function {limits.shown(value)}: its changes would come "
-            f"after the commit. With asyncio write await asyncio.to_thread(repo.run, {name})."
-        )
+        raise _late(name, f"got the async or generator function {limits.shown(value)}")
+
+
+def finished(result: T, name: str) -> T:
+    """Return the result of the function called ``name``; raise TypeError if the function has not done its work yet."""
+    if isinstance(result, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+        if isinstance(result, CoroutineType):
+            # Otherwise Python warns that nothing awaited it.
+            result.close()
+        raise _late(name, f"but it returned {limits.shown(result)}")
+    return result
+
+
+def _late(name: str, problem: str) -> TypeError:
+    return TypeError(
+        f"{name} must be a plain function, {problem}: its changes would come after the commit. "
+        f"With asyncio write await asyncio.to_thread(repo.run, {name})."
+    )
 
 
 def mapping(value: object, name: str) -> Mapping[Any, Any]:

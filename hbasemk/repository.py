@@ -201,7 +201,8 @@ class Repository:
         ``change`` may run many times, so it should have no effects but those on the transaction. Returns the result of its
         last call; the transaction of that call then has the ``revision``.
         Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit. An async or
-        generator function raises TypeError, because its changes would come after the commit.
+        generator function raises TypeError, because its changes would come after the commit. So does a function that returns
+        a coroutine or a generator.
         """
         check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)

@@ -371,7 +371,7 @@ def run_on_head(
     def make(view: View) -> ChangeSource:
         transaction = Transaction(instance, view, message, isolation)
         transaction._belongs_to_run = True
-        attempts[:] = [(transaction, change(transaction))]
+        attempts[:] = [(transaction, arguments.finished(change(transaction), "change"))]
         return source_of(transaction)
 
     def begun(revision: int) -> None:
@@ -398,7 +398,7 @@ def run_on_branch(
     with TimeLimit(instance.runtime, retry_timeout):
         transaction = Transaction(instance, instance.at(head), message, isolation)
         transaction._belongs_to_run = True
-        result = change(transaction)
+        result = arguments.finished(change(transaction), "change")
         revision = instance.commit_on_branch(head, source_of(transaction), message, transaction._record_attempt)
     transaction._revision = revision
     return revision, result

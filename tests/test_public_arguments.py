@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -432,8 +432,15 @@ def _generator(tx: Transaction) -> Iterator[None]:
     yield tx.set("/a", "n", 2)
 
 
+async def _asynchronous_generator(tx: Transaction) -> AsyncIterator[None]:
+    yield tx.set("/a", "n", 2)
+
+
 class _Object:
     async def method(self, tx: Transaction) -> None:
+        tx.set("/a", "n", 2)
+
+    async def __call__(self, tx: Transaction) -> None:
         tx.set("/a", "n", 2)
 
 
@@ -443,10 +450,16 @@ LATE = {
     "generator of a lambda": lambda tx: (yield tx.set("/a", "n", 2)),
     "partial": functools.partial(functools.partial(_asynchronous)),
     "method": _Object().method,
+    "asynchronous generator": _asynchronous_generator,
+    "coroutine from a lambda": lambda tx: _asynchronous(tx),
+    "generator from a lambda": lambda tx: (tx.set("/a", "n", number) for number in range(2, 4)),
+    "asynchronous generator from a lambda": lambda tx: _asynchronous_generator(tx),
+    "object": _Object(),
 }
 
 
 @pytest.mark.parametrize("change", LATE.values(), ids=LATE)
+@pytest.mark.filterwarnings("error")
 def test_run_refuses_a_function_whose_changes_would_come_after_the_commit(repo: Repository, change: Any) -> None:
     branch = repo.branch()
     for run in (repo.run, branch.run):
