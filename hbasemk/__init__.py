@@ -79,6 +79,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.format.values import BlobRef, Json, PropertyValue, Value
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.log import LogEntry
+from hbasemk.kernel.reading.cache import CacheStatistics
 from hbasemk.kernel.settings import Settings
 from hbasemk.microkernel import MicroKernel
 from hbasemk.open_branch import OpenBranch
@@ -94,6 +95,7 @@ __all__ = [
     "BlobRef",
     "Branch",
     "BranchError",
+    "CacheStatistics",
     "Change",
     "Checkpoint",
     "CheckpointError",

@@ -383,6 +383,11 @@ class Repository:
         schema_change.change(self._instance(), new, expected)
 
     @property
+    def settings(self) -> Settings:
+        """The settings of the repository, chosen when it was created. No round trip."""
+        return self._instance().settings
+
+    @property
     def statistics(self) -> CommitStatistics:
         """The numbers of commits and conflicts of this instance."""
         return self._instance().statistics

@@ -254,3 +254,11 @@ def test_a_commit_that_was_interrupted_after_its_decision_is_visible_to_its_proc
     with repository.transaction() as tx:
         tx.increment("/a", "n")
     assert repository.head["/a"]["n"] == 2
+
+
+def test_a_program_reads_the_settings_of_a_repository(real_store: MemoryStore) -> None:
+    wanted = Settings(epoch_ms=1_500_000_000_000, lease_ms=20_000)
+    with Repository(real_store, settings=wanted, poll_interval=0), Repository(real_store, poll_interval=0) as repo:
+        found = repo.settings
+    assert (found.epoch_ms, found.lease_ms, found.max_clock_skew_ms) == (1_500_000_000_000, 20_000, 5_000)
+    assert found.ids_end_ms == wanted.ids_end_ms
