@@ -16,6 +16,7 @@ from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.session import Integer, Session
 from hbasemk.cli.times import Date
 from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.format.limits import shown
 
 if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
@@ -23,9 +24,28 @@ if TYPE_CHECKING:
 MESSAGE = click.option("-m", "--message", default="", help="The commit message; `hbasemk log` shows it.")
 
 
+class Version(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """The version of a node. An invalid one is a usage error that names the option."""
+
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from hbasemk.format.node import VERSION_DIGITS, is_version
+
+        if not is_version(value):
+            self.fail(
+                f"{shown(value)} is not a version; expected {VERSION_DIGITS} hexadecimal digits, as `hbasemk cat --show-version` "
+                "prints them",
+                param,
+                ctx,
+            )
+        return str(value)
+
+
 IF_VERSION = click.option(
     "--if-version",
     "version",
+    type=Version(),
     metavar="VERSION",
     help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3.",
 )

@@ -48,7 +48,11 @@ def test_versions_are_printed_and_expected(run: Run, tree: None, url: str) -> No
         refused = run(*command, "--if-version", "0" * 24)
         assert refused[:2] == (CONFLICT, "")
         assert f"the node /a/b has version {version} in revision" in refused.err
-        assert run(*command, "--if-version", "x").code == USAGE
+        for wrong in ("x", "None", "0" * 23, "A" * 24):
+            refused = run(*command, "--if-version", wrong)
+            assert refused.code == USAGE
+            assert "Invalid value for '--if-version'" in refused.err
+            assert f"'{wrong}' is not a version; expected 24 hexadecimal digits, as `hbasemk cat" in refused.err
     assert run("set", "/a/b", "title", "new", "--if-version", version).code == DONE
     assert run("set", "/a/b", "title", "newer", "--if-version", version).code == CONFLICT
     moved = run("cat", "/a/b", "--show-version").out.strip()
