@@ -31,7 +31,7 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """The text that names this checkpoint, for ``hbasemk checkpoint``: the revision, a hyphen and 8 digits."""
+        """The text that names this checkpoint, for ``hbasemk checkpoint``: the revision, a hyphen, 8 hexadecimal digits."""
         return self._kept.name
 
     @property

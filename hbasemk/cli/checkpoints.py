@@ -30,10 +30,10 @@ def checkpoint() -> None:
 @click.option("-m", "--message", default="", help="Say why it is kept, in at most 1024 bytes.")
 @click.pass_obj
 def make(session: Session, lifetime: float, revision: str | datetime | None, message: str) -> None:
-    """Make a checkpoint and print its name.
+    """Make a checkpoint and print it.
 
-    For LIFETIME, such as 90s, 30m, 12h or 7d, every process reads the same snapshot at its revision. The name is the revision, a
-    hyphen, and 8 digits.
+    Prints a line as `hbasemk checkpoint list` does: `cut -f 1` returns the name. For LIFETIME, such as 90s, 30m, 12h or 7d,
+    every process reads the same snapshot at its revision. The name is the revision, a hyphen, and 8 hexadecimal digits.
     """
     with session.open() as repository:
         snapshot = None if revision is None else at(repository, revision)
