@@ -1,8 +1,12 @@
-"""The wheel contains the library and no benchmarks."""
+"""The wheel contains the library and no benchmarks; the source archive contains no part of the tests."""
 
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
+import tarfile
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -41,3 +45,21 @@ def test_the_library_does_not_import_the_benchmarks() -> None:
     files = sorted((ROOT / "hbasemk").rglob("*.py"))
     assert len(files) > 100
     assert [file.name for file in files if {name.partition(".")[0] for name in imports(file)} & {"benchmarks"}] == []
+
+
+def test_the_source_archive_contains_the_library_and_no_part_of_the_tests(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    for name in ("hbasemk", "tests"):
+        shutil.copytree(ROOT / name, checkout / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.cfg", "setup.py"):
+        if (ROOT / name).exists():
+            shutil.copy(ROOT / name, checkout)
+    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=checkout, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = {name.partition("/")[2] for name in opened.getnames()}
+    assert {"hbasemk/py.typed", "LICENSE", "README.md"} <= names
+    assert any(name.endswith(".thrift") for name in names)
+    # Tests without their support code cannot run.
+    assert [name for name in names if name.startswith("tests")] == []
