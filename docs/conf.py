@@ -49,6 +49,8 @@ python_use_unqualified_type_names = True
 # The build reads no inventories of other projects, so that it needs no network; internal types have no page.
 nitpick_ignore_regex = [
     ("py:.*", r"hbasemk\.(format|kernel)\..*"),
+    # The docstring of connect describes these options; autodoc cannot show a TypedDict.
+    ("py:class", "RepositoryOptions"),
     ("py:.*", r"(abc|collections|datetime|enum|io|pathlib|types|typing)\..*"),
     ("py:.*", r"(bool|bytearray|bytes|dict|float|frozenset|int|list|memoryview|object|set|str|tuple|type)"),
     ("py:.*", r"(BaseException|Exception|KeyError|LookupError|TypeError|ValueError|KeyboardInterrupt|ResourceWarning)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
@@ -17,6 +17,9 @@ from hbasemk.store.abc import Store
 from hbasemk.store.named_memory import NamedStores
 
 if TYPE_CHECKING:
+    # Every type checker has this module; a run does not need it.
+    from typing_extensions import Unpack
+
     from hbasemk.store.hbase import Address
 
 _TRUE: Final = frozenset({"1", "yes", "true", "on"})
@@ -31,6 +34,15 @@ _is_host_text: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[^\s%:@\[\]]+").fullmatch
 _named: Final = NamedStores()
 
 
+class RepositoryOptions(TypedDict, total=False):
+    """The options of :func:`connect` that may also be part of the URL; see :class:`Repository`."""
+
+    poll_interval: float
+    retry_timeout: float
+    cache_bytes: int
+    collect: bool
+
+
 def connect(
     url: str,
     *,
@@ -39,7 +51,7 @@ def connect(
     schema_version: int | range | None = None,
     splits: Sequence[str] = (),
     compression: str | None = None,
-    **options: Any,
+    **options: Unpack[RepositoryOptions],
 ) -> Repository:
     """Open the repository at ``url``; create it with ``settings`` if it does not exist, unless ``create`` is False.
 

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import traceback
+from inspect import get_annotations
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
-from hbasemk import InvalidValueError, Settings, StoreUnusableError, connect
-from hbasemk.connect import open_store
+from hbasemk import InvalidValueError, Repository, Settings, StoreUnusableError, connect
+from hbasemk.connect import _REPOSITORY_OPTIONS, RepositoryOptions, open_store
 from hbasemk.errors import ClosedError
 from tests.support.repositories import Checked, problems
 
@@ -284,6 +285,12 @@ def test_a_url_that_is_not_a_str_is_a_type_error(given: Any, said: str) -> None:
 def test_an_option_that_is_not_known_is_a_type_error(options: Any) -> None:
     with pytest.raises(TypeError, match=f"unknown option '{next(iter(options))}'"):
         connect("memory://", **options)
+
+
+def test_type_checkers_know_the_options_of_the_constructor() -> None:
+    declared = get_type_hints(Repository.__init__)
+    assert get_type_hints(RepositoryOptions) == {name: declared[name] for name in _REPOSITORY_OPTIONS}
+    assert get_annotations(connect)["options"] == "Unpack[RepositoryOptions]"
 
 
 def test_the_url_that_the_error_for_a_path_names_opens_it(tmp_path: Path, checked: Checked) -> None:
