@@ -214,16 +214,20 @@ def _is_foreign(head: bytes) -> bool:
 def _describe_server(head: bytes) -> str:
     """Describe the server whose answer begins with these bytes, and say what to do."""
     if head.startswith(b"HTTP/"):
-        is_a, write = "an HTTP server", "transport=http if the gateway has hbase.regionserver.thrift.http on"
-    elif head[:2] in {b"\x15\x03", b"\x16\x03"}:
-        is_a, write = "a TLS server", "tls=yes, and transport=http if the gateway has hbase.thrift.ssl.enabled on"
+        return (
+            "an HTTP server; if the gateway has hbase.regionserver.thrift.http on, write transport=http in the URL; else start "
+            "`hbase thrift2 start` and use its port"
+        )
+    if head[:2] in {b"\x15\x03", b"\x16\x03"}:
+        advice = "write tls=yes in the URL, and transport=http if the gateway has hbase.thrift.ssl.enabled on"
+        is_a = "a TLS server"
     elif head[:1] == b"\x82":
-        is_a, write = "a Thrift server with the compact protocol", "protocol=compact"
+        is_a, advice = "a Thrift server with the compact protocol", "write protocol=compact in the URL"
     elif head[:2] == b"\x80\x01":
-        is_a, write = "a Thrift server with the binary protocol", "protocol=binary"
+        is_a, advice = "a Thrift server with the binary protocol", "write protocol=binary in the URL"
     else:
         return f"not a Thrift server: its answer begins with {head[:24]!r}; start `hbase thrift2 start`"
-    return f"{is_a}; write {write} in the URL, or start `hbase thrift2 start` without these settings"
+    return f"{is_a}; {advice}; or start `hbase thrift2 start` without these settings"
 
 
 _SPOKEN: Final = (

@@ -65,8 +65,14 @@ def test_a_thrift1_gateway_is_named() -> None:
 @pytest.mark.parametrize(
     ("answer", "named"),
     [
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP server"),
-        (b"\x15\x03\x01\0\2\2\x50", "TLS server"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "an HTTP server; if the gateway has hbase.regionserver.thrift.http on, write transport=http in the URL; else start",
+        ),
+        (
+            b"\x15\x03\x01\0\2\2\x50",
+            "a TLS server; write tls=yes in the URL, and transport=http if the gateway has hbase.thrift.ssl.enabled on; or start",
+        ),
         (b"-ERR unknown command\r\n", "-ERR unknown"),
         (UNKNOWN_METHOD, "not HBase's Thrift2 gateway"),
         (THRIFT2_REPLY[:-2] + b"\7\0", "unknown type (7)"),
