@@ -186,9 +186,9 @@ class ConflictError(HbasemkError):
 class VersionMismatchError(ConflictError):
     """The node at ``path`` does not have the version that the commit expected; nothing of the commit remains.
 
-    ``expected`` is the expected version, ``found`` the node's; None means that there is no node. ``other`` is the newest
-    revision that changed the node's properties, or that deleted it; if there never was a node, the snapshot's revision.
-    :meth:`Repository.run` does not repeat the change.
+    ``column`` is ``version``, and ``revision`` is None. ``expected`` is the expected version, ``found`` the node's; None means
+    that there is no node. ``other`` is the newest revision that changed the node's properties, or that deleted it; if there
+    never was a node, the snapshot's revision. :meth:`Repository.run` does not repeat the change.
     """
 
     expected: str | None

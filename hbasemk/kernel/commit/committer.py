@@ -33,6 +33,7 @@ from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import NOTHING_COMMITTED, RetryBudget, TimeLimit, wait_before_retry, within_retry_timeout
+from hbasemk.store.abc import Column
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
@@ -187,7 +188,7 @@ class Committer(Committing):
         return self._conflict_error(*lost, advice)
 
     def _conflict_error(self, revision: int, conflict: Conflict, advice: str) -> ConflictError:
-        column = _NODE_COLUMNS.get(conflict.column) or schema.describe(conflict.column)
+        column = _column_text(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"
         loser = f"revision {mine}" if revision else "a transaction that only read"
@@ -209,3 +210,10 @@ class Committer(Committing):
                 return
             wait_before_retry(self._runtime, wait * (0.5 + self._runtime.random.random()))
             wait = min(wait * 2, LONGEST_BACK_OFF)
+
+
+def _column_text(column: Column) -> str:
+    """Return what a ConflictError calls a column; users know no slots."""
+    if schema.is_slot(column):
+        column = schema.property_column(schema.name_of(column))
+    return _NODE_COLUMNS.get(column) or schema.describe(column)

@@ -14,6 +14,7 @@ from hbasemk import (
     NodeExistsError,
     NodeNotFoundError,
     Transaction,
+    VersionMismatchError,
 )
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances, tree
@@ -386,3 +387,23 @@ def test_a_removal_of_a_changed_node_says_so(opened: Instances) -> None:
     with pytest.raises(ConflictError, match=r"over content of /a/b; the commit was rolled back") as caught:
         removing.commit()
     assert (caught.value.path, caught.value.column) == ("/a/b", "content")
+
+
+def test_a_conflict_with_an_adjust_names_the_property(opened: Instances) -> None:
+    one, two = opened(), opened()
+    one.run(lambda tx: tx.add("/a", {"n": 1}))
+    two.refresh()
+    incrementing = two.transaction(base=two.head)
+    incrementing.increment("/a", "n")
+    one.adjust("/a", "n", 1)
+    with pytest.raises(ConflictError, match=r"over property 'n' of /a; the commit was rolled back") as caught:
+        incrementing.commit()
+    assert (caught.value.path, caught.value.column) == ("/a", "property 'n'")
+
+
+def test_a_version_mismatch_names_the_version(opened: Instances) -> None:
+    repo = opened()
+    repo.run(lambda tx: tx.add("/a"))
+    with pytest.raises(VersionMismatchError) as caught:
+        repo.run(lambda tx: tx.set("/a", "n", 1, if_version=None))
+    assert (caught.value.path, caught.value.column, caught.value.revision) == ("/a", "version", None)
