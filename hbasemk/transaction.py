@@ -55,9 +55,10 @@ def check_run(
 class Transaction:
     """Changes on one snapshot. Reading from it shows the snapshot with the changes so far.
 
-    A transaction collects changes without a round trip. It validates them together when it commits, or at the first read
-    after them. An error names the path. After an error nothing is committed, even if the caller catches it: every later
-    call, the commit included, raises the same error. A transaction belongs to one thread.
+    A transaction collects changes without a round trip. An invalid path, name, number or version, and an invalid value of
+    :meth:`add`, raise an error at the call, which then changes nothing. The transaction validates the rest when it commits, or
+    at the first read after a change. Such an error names the path. After it nothing is committed, even if the caller catches
+    it: every later read, and the commit, raises the same error. A transaction belongs to one thread.
     :meth:`Repository.transaction` and :meth:`Repository.run` create transactions.
 
     With ``isolation="serializable"`` the commit also depends on everything that the transaction read: a node with all its

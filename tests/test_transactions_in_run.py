@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ClosedError, InvalidPathError, InvalidValueError, LimitError, Repository, Transaction
+from hbasemk import ClosedError, HbasemkError, InvalidPathError, InvalidValueError, LimitError, Repository, Transaction
 from hbasemk.format import limits
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -116,3 +116,54 @@ def test_a_view_of_wide_elements_is_measured_in_bytes(repo: Repository) -> None:
     wide = memoryview(array("d", [0.0]) * (limits.MAX_VALUE // 8 + 1))
     with repo.transaction() as tx, pytest.raises(LimitError, match="bytes are more than"):
         tx.add("/a", {"p": wide})
+
+
+CALLS: dict[str, Callable[[Transaction], object]] = {
+    "path": lambda tx: tx.remove("a"),
+    "name": lambda tx: tx.update("/a", {"p": 1, "x/y": 2}),
+    "value of add": lambda tx: tx.add("/b", {"p": 1, "q": [[1]]}),
+    "number": lambda tx: tx.adjust("/a", "n", float("nan")),
+    "version": lambda tx: tx.set("/a", "p", 1, if_version="x"),
+    "read of no node": lambda tx: tx["/b", "p"],
+    "read of no property": lambda tx: tx["/a", "p"],
+    "list of no node": lambda tx: tx.children("/b"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_that_raises_at_once_leaves_the_transaction_as_it_was(
+    repo: Repository, call: Callable[[Transaction], object]
+) -> None:
+    repo.run(lambda tx: tx.add("/a"))
+    with repo.transaction() as tx:
+        tx.set("/a", "n", 1)
+        with pytest.raises(HbasemkError):
+            call(tx)
+    assert dict(repo.head["/a"]) == {"n": 1}
+    assert repo.head.children("/") == ["a"]
+
+
+LATER: dict[str, Callable[[Transaction], object]] = {
+    "value of set": lambda tx: tx.set("/a", "p", [[1]]),
+    "node that exists": lambda tx: tx.add("/a"),
+    "no node": lambda tx: tx.set("/b", "p", 1),
+    "move below itself": lambda tx: tx.move("/a", "/a/b"),
+}
+
+
+@pytest.mark.parametrize("change", LATER.values(), ids=LATER)
+def test_after_an_invalid_change_reads_and_the_commit_raise_its_error(
+    repo: Repository, change: Callable[[Transaction], object]
+) -> None:
+    repo.run(lambda tx: tx.add("/a"))
+    tx = repo.transaction()
+    tx.set("/a", "n", 1)
+    change(tx)
+    with pytest.raises(HbasemkError) as first:
+        tx.exists("/")
+    tx.set("/a", "n", 2)
+    for later in (lambda: tx.children("/"), tx.commit):
+        with pytest.raises(type(first.value)) as again:
+            later()
+        assert str(again.value) == str(first.value)
+    assert dict(repo.head["/a"]) == {}
