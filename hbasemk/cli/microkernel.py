@@ -237,7 +237,9 @@ def _print_paths(session: Session, changes: Iterable[NodeChange], path: str, dep
 @click.command("watch")
 @click.argument("path", default="/")
 @click.option("-n", "--limit", type=Integer(min=1), help="Exit after this many revisions.")
-@click.option("--timeout", type=Seconds(), metavar="SECONDS", help="Exit when no revision has arrived for this long.")
+@click.option(
+    "--timeout", type=Seconds(), metavar="SECONDS", help="Exit when no such revision has arrived for this long."
+)
 @click.option(
     "--since",
     metavar="TOKEN",
