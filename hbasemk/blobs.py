@@ -61,6 +61,9 @@ class RepositoryBlobs:
         """Return the number of bytes of the blob ``ref``, a reference or an id. Raises BlobNotFoundError."""
         return self._blobs.length(_id(ref))
 
+    def __repr__(self) -> str:
+        return f"<RepositoryBlobs of {self._instance.location}>"
+
 
 def _id(ref: BlobRef | str) -> str:
     found = ref.id if isinstance(ref, BlobRef) else ref

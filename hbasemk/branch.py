@@ -137,3 +137,6 @@ class Branch:
     ) -> None:
         if kind is None and self._merged is None and not self._abandoned:
             self._merge(None, abandons=True)
+
+    def __repr__(self) -> str:
+        return f"<Branch {self.revision}>"

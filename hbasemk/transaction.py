@@ -332,6 +332,9 @@ class Transaction:
             self.commit()
         self._done = True
 
+    def __repr__(self) -> str:
+        return f"<Transaction {limits.shown(self._message)} on {revisions.to_text(self._view.revision)}>"
+
 
 def _as_it_is(value: Any) -> Any:
     """Return a value that stays as it is now if the caller changes a list or a buffer later."""

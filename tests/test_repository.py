@@ -262,3 +262,15 @@ def test_a_program_reads_the_settings_of_a_repository(real_store: MemoryStore) -
         found = repo.settings
     assert (found.epoch_ms, found.lease_ms, found.max_clock_skew_ms) == (1_500_000_000_000, 20_000, 5_000)
     assert found.ids_end_ms == wanted.ids_end_ms
+
+
+def test_each_object_names_its_place_in_the_repository(real_store: MemoryStore) -> None:
+    with Repository(real_store, poll_interval=0) as repo:
+        head = repo.head.revision
+        branch = repo.branch("draft")
+        assert repr(repo.head) == f"<Snapshot {head}>"
+        assert repr(branch) == f"<Branch {branch.revision}>"
+        with repo.transaction("first") as tx:
+            assert repr(tx) == f"<Transaction 'first' on {head}>"
+        assert repr(repo.blobs) == f"<RepositoryBlobs of {real_store.location}>"
+        assert repr(hbasemk.MicroKernel(repo)) == f"<MicroKernel of {repo!r}>"

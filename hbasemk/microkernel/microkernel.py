@@ -46,6 +46,9 @@ class MicroKernel:
         self.repository = check.instance(repository, Repository, "repository")
         self._hashes = Hashes(self._instance())
 
+    def __repr__(self) -> str:
+        return f"<MicroKernel of {self.repository!r}>"
+
     # --- revisions ---------------------------------------------------------------------------------------
 
     def get_head_revision(self) -> str:
