@@ -20,6 +20,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import log, schema_change, time_travel
 from hbasemk.kernel.collection import retention as collection
 from hbasemk.kernel.commit.statistics import CommitStatistics
+from hbasemk.kernel.journal.view import require_trunk
 from hbasemk.kernel.log import LogEntry
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics
 from hbasemk.kernel.retry import BRIEFLY, TimeLimit
@@ -186,6 +187,7 @@ class Repository:
         check_isolation(isolation)
         instance = self._instance()
         view = instance.recent_head() if base is None else view_of(instance, base, "base")
+        require_trunk(view)
         return Transaction(instance, view, message, isolation)
 
     def run(

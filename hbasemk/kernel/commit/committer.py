@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Final
 
 from hbasemk.errors import (
-    BranchError,
     ConflictError,
     InvalidChangeError,
     LeaseLostError,
@@ -31,7 +30,7 @@ from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.hot_columns import HotColumns
 from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.turns import Turns
-from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.journal.view import View, require_trunk
 from hbasemk.kernel.retry import NOTHING_COMMITTED, RetryBudget, TimeLimit, wait_before_retry, within_retry_timeout
 from hbasemk.store.abc import Column
 
@@ -151,13 +150,7 @@ class Committer(Committing):
           commit is visible;
         - BranchError for a branch's view, which cannot be the base of a trunk commit.
         """
-        if revisions.is_branch(view.revision):
-            text = revisions.to_text(view.revision)
-            raise BranchError(
-                f"the base of a trunk commit must be a trunk revision, got branch revision {text}; commit on the branch "
-                "(Branch.run), or merge it",
-                revision=text,
-            )
+        require_trunk(view)
         began = self._runtime.monotonic()
         outage: RetryBudget | None = None
         with NOTHING_COMMITTED:

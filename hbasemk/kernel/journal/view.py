@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hbasemk.errors import BranchError
+from hbasemk.format import revisions
 from hbasemk.format.extent import Extent
 
 
@@ -48,3 +50,14 @@ class View(NamedTuple):
     def of_branch(cls, own: Sequence[int], extent: Extent | None, upper: int) -> View:
         """Return the view of a branch: its view of trunk, and its ``own`` revisions, the newest last."""
         return cls(own[-1], -1, max(upper, *own), extent, frozenset(own))
+
+
+def require_trunk(view: View) -> None:
+    """Raise BranchError for a view of a branch, which cannot be the base of a trunk commit."""
+    if revisions.is_branch(view.revision):
+        text = revisions.to_text(view.revision)
+        raise BranchError(
+            f"the base of a trunk commit must be a trunk revision, got branch revision {text}; commit on the branch "
+            "(Branch.run), or merge it",
+            revision=text,
+        )

@@ -9,7 +9,11 @@ import pytest
 import hbasemk
 from hbasemk import BranchError, NodeExistsError, NodeNotFoundError, Repository, Snapshot, Transaction
 from hbasemk.errors import ClosedError
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddEncoded, Increment
 from hbasemk.kernel.commit.staging import Staging
+from hbasemk.repository import instance_of
+from hbasemk.snapshot import view_of
 from tests.support.forked import in_a_child
 from tests.support.repositories import Instances, problems
 
@@ -19,13 +23,14 @@ def test_trunk_commit_on_a_branch_view_is_rejected(opened: Instances) -> None:
     repo.run(lambda tx: tx.add("/n", {"c": 1}))
     branch = repo.branch()
     branch.run(lambda tx: (tx.add("/br"), tx.set("/n", "c", 100)))
-    with pytest.raises(BranchError, match=branch.revision), repo.transaction(base=branch.head) as tx:
-        tx.add("/br/child")
-    with (
-        pytest.raises(BranchError, match="the base of a trunk commit must be a trunk revision"),
-        repo.transaction(base=branch.head) as tx,
-    ):
-        tx.increment("/n", "c")
+    with pytest.raises(BranchError, match="the base of a trunk commit must be a trunk revision") as caught:
+        repo.transaction(base=branch.head)
+    assert caught.value.revision == branch.revision
+    instance = instance_of(repo)
+    view = view_of(instance, branch.head)
+    for change in (AddEncoded("/br/child", {}), Increment("/n", "c", 1)):
+        with pytest.raises(BranchError, match=branch.revision):
+            instance.commit_on(view, OperationList([change]), "")
     assert repo.refresh()["/n"]["c"] == 1
     assert "/br" not in repo.head
 
