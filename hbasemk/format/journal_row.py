@@ -26,7 +26,11 @@ _FIRST_CHUNK: Final[Column] = (schema.DATA, schema.CHANGES)
 
 
 class Outcome(enum.Enum):
-    """The state of a revision according to its journal row; ABSENT if there is no row."""
+    """The state of a revision according to its journal row.
+
+    ``PENDING``: it is not decided. ``COMMITTED``: it is part of trunk, or of its branch. ``ABORTED``: nothing of it is visible.
+    ``ABSENT``: there is no row; the revision never existed, or its writer has not created the row yet.
+    """
 
     PENDING = "pending"
     COMMITTED = "committed"
