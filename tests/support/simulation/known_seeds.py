@@ -65,7 +65,7 @@ KNOWN = {
     },
     "shared branches": {
         "claims_of_rebases_never_final": 484,
-        "resets_move_the_head_of_a_claimed_branch_back": 5814,
+        "resets_move_the_head_of_a_claimed_branch_back": 2026,
     },
     # The numbers of pairs of operations.
     "pairs": {
