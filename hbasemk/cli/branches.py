@@ -27,6 +27,9 @@ from hbasemk.options import CENTURY
     help="Instead, reset this branch to its earlier revision TO.",
 )
 @click.option(
+    "--abandon", type=Revision(), metavar="REVISION", help="Instead, end this branch without a merge. Print nothing."
+)
+@click.option(
     "--sweep",
     type=Seconds(CENTURY),
     metavar="SECONDS",
@@ -43,6 +46,7 @@ def branch(
     base: str | None,
     to_rebase: str | None,
     reset: tuple[str, str] | None,
+    abandon: str | None,
     sweep: float | None,
     message: str | None,
 ) -> None:
@@ -56,20 +60,23 @@ def branch(
     """
     from hbasemk.microkernel import MicroKernel
 
-    if sum(option is not None for option in (to_rebase, reset, sweep)) > 1:
-        raise click.UsageError("expected at most one of --rebase, --reset and --sweep")
-    for option, value in (("--rebase", to_rebase), ("--reset", reset), ("--sweep", sweep)):
+    if sum(option is not None for option in (to_rebase, reset, abandon, sweep)) > 1:
+        raise click.UsageError("expected at most one of --rebase, --reset, --abandon and --sweep")
+    for option, value in (("--rebase", to_rebase), ("--reset", reset), ("--abandon", abandon), ("--sweep", sweep)):
         if message is not None and value is not None:
             raise click.UsageError(
                 f"-m is the message of a new branch, and {option} creates none; leave out one of them"
             )
-    for option, value in (("--reset", reset), ("--sweep", sweep)):
+    for option, value in (("--reset", reset), ("--abandon", abandon), ("--sweep", sweep)):
         if base is not None and value is not None:
             raise click.UsageError(f"{option} takes no BASE, got {base}; leave it out")
     with session.open() as repository:
         repository.refresh()
         if sweep is not None:
             session.rows(([root] for root in repository.sweep_branches(sweep)), ["branch"])
+            return
+        if abandon is not None:
+            repository.resume_branch(abandon).abandon()
             return
         if to_rebase is not None:
             rebased = repository.resume_branch(to_rebase)
@@ -91,7 +98,7 @@ def branches(session: Session) -> None:
 
     Prints a line for each: its newest revision, the time of that revision, the process that made it, and the branch's message.
     JSON output has the fields revision, first, base, begun, time, writer and message. `hbasemk merge REVISION` merges a branch,
-    and `hbasemk branch --sweep SECONDS` abandons those that received no commit for so long.
+    and `hbasemk branch --abandon REVISION` ends it without a merge.
     """
     with session.open() as repository:
         for one in repository.branches():
@@ -116,7 +123,7 @@ def merge(session: Session, revision: str, message: str | None) -> None:
     REVISION is the newest revision of the branch. The command prints the new trunk revision, and the branch ends.
 
     A branch without effect makes no revision and stays open. The command then prints the newest trunk revision. `hbasemk branch
-    --sweep SECONDS` abandons branches that received no commit for so long; without it they stay open for a day.
+    --abandon REVISION` ends such a branch; without it the branch stays open for a day.
 
     If trunk has changed the same data since, that is a conflict (exit code 3). Then `hbasemk branch --rebase REVISION` combines
     the changes of both.

@@ -143,7 +143,7 @@ def test_a_merge_without_effect_leaves_the_branch_open_as_its_help_says(tool: To
     assert tool("branches") == ""
     shown = " ".join(tool("merge", "--help").split())
     assert "A branch without effect makes no revision and stays open" in shown
-    assert "hbasemk branch --sweep SECONDS" in shown
+    assert "hbasemk branch --abandon REVISION" in shown
 
 
 def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None:
@@ -156,6 +156,27 @@ def test_a_rebase_without_conflicts_prints_only_the_revision(tool: Tool) -> None
     assert json.loads(tool("nodes", "/", "--at", rebased, "-d", "1"))["b"]["n"] == 3
     tool("branch", trunk, "--rebase", later, code=1)
     assert json.loads(tool("nodes", "/", "--at", tool("merge", rebased)))["a"]["n"] == 2
+
+
+def test_a_branch_is_abandoned(tool: Tool) -> None:
+    tool("commit", '+"/a":{"n":1}')
+    kept, given_up = tool("branch", "-m", "kept"), tool("branch", "-m", "given up")
+    newest = tool("commit", "--on", given_up, '^"/a/n":2')
+    tool("branch", "--abandon", given_up, code=1)
+    assert f"its branch continues at {newest}" in tool.stderr
+    assert tool("branch", "--abandon", newest) == ""
+    assert tool("branches").split("\t")[0] == kept
+    tool("merge", newest, code=1)
+    assert "its branch was abandoned" in tool.stderr
+    tool("branch", "--abandon", newest, code=1)
+    assert "its branch was abandoned" in tool.stderr
+    tool("branch", kept, "--abandon", kept, code=2)
+    assert f"--abandon takes no BASE, got {kept}; leave it out" in tool.stderr
+    tool("branch", "--abandon", kept, "-m", "x", code=2)
+    assert "-m is the message of a new branch, and --abandon creates none" in tool.stderr
+    tool("branch", "--abandon", kept, "--sweep", "1", code=2)
+    assert "expected at most one of --rebase, --reset, --abandon and --sweep" in tool.stderr
+    assert tool("branches").split("\t")[0] == kept
 
 
 def test_blobs(tool: Tool, tmp_path: Path) -> None:
