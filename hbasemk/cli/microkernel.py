@@ -17,7 +17,7 @@ from hbasemk.cli.files import standard_input
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.output import moment
 from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at
-from hbasemk.cli.times import When
+from hbasemk.cli.times import Since, When
 from hbasemk.errors import HbasemkError
 
 if TYPE_CHECKING:
@@ -242,11 +242,15 @@ def _print_paths(session: Session, changes: Iterable[NodeChange], path: str, dep
 )
 @click.option(
     "--since",
+    type=Since(),
     metavar="TOKEN",
-    help="Start after this token of an earlier watch, or after a revision (exact if it is some seconds old).",
+    help="Start after this token of an earlier watch, or after a revision (exact if it is some seconds old), or a time, such as "
+    "2h.",
 )
 @click.pass_obj
-def watch(session: Session, path: str, limit: int | None, timeout: float | None, since: str | None) -> None:
+def watch(
+    session: Session, path: str, limit: int | None, timeout: float | None, since: str | datetime.datetime | None
+) -> None:
     """Show each new revision that changes the subtree of PATH.
 
     Runs until you interrupt it, also through outages of the store. The last line, on standard error, is a token. A later watch
@@ -255,7 +259,10 @@ def watch(session: Session, path: str, limit: int | None, timeout: float | None,
     """
     from hbasemk.connect import connect
 
-    with connect(session.url, create=False) as repository, repository.watch(path, timeout, since=since) as watching:
+    with contextlib.ExitStack() as opened:
+        repository = opened.enter_context(connect(session.url, create=False))
+        after = repository.at(time=since) if isinstance(since, datetime.datetime) else since
+        watching = opened.enter_context(repository.watch(path, timeout, since=after))
         token = watching.resume_token
         try:
             for shown, entry in enumerate(watching, 1):

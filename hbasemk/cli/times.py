@@ -77,3 +77,19 @@ class When(Revision):
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             self.fail(f"{error.message}, a time such as 2026-01-31T12:00Z, or a duration such as 2h", param, ctx)
+
+
+class Since(When):
+    """The token of a watch as text, or a point in the history."""
+
+    name = "since"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from hbasemk.kernel.journal.resume_token import PREFIX
+
+        if value.startswith(PREFIX):
+            return value
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            self.fail(f"{error.message}, or the token of a watch", param, ctx)

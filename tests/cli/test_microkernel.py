@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,28 @@ def test_watch(tool: Tool) -> None:
         assert running.stdout is not None
         (line,) = running.stdout.read().splitlines()
     assert json.loads(line)["message"] == "here"
+
+
+def test_a_watch_begins_at_a_token_a_revision_or_a_time(tool: Tool) -> None:
+    first = tool("commit", '+"/a":{}')
+    tool("watch", "--timeout", "0")
+    token = tool.stderr.split()[-1]
+    time.sleep(0.02)
+    moment = datetime.datetime.now(datetime.timezone.utc).isoformat()
+    time.sleep(0.02)
+    tool("commit", '+"/b":{}', "-m", "second")
+    for since in (token, first, moment):
+        (shown,) = tool("watch", "--since", since, "--timeout", "0").splitlines()
+        assert shown.endswith("\tsecond")
+    # The repository is not so old.
+    tool("watch", "--since", "1h30m", "--timeout", "0", code=1)
+    assert "has no revision that is known to be committed before" in tool.stderr
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-13-01", "w1.AAAA", "00"])
+def test_a_watch_since_something_else_is_an_error_of_usage(tool: Tool, since: str) -> None:
+    tool("watch", "--since", since, "--timeout", "0", code=2)
+    assert since in tool.stderr
 
 
 def test_diff_of_paths_shows_deeper_changes_as_their_nodes_below_the_depth(tool: Tool) -> None:
