@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hbasemk.errors import InvalidValueError
 from hbasemk.jsop.model import JsonNode
 from hbasemk.jsop.strings import quote
 from hbasemk.jsop.writer import Writable, write_node, write_value
@@ -13,7 +14,7 @@ class JsonBuilder:
     """An incremental JSON text: the caller begins, fills and ends objects and arrays.
 
     In an object every piece needs a name; in an array and at the top it must not have one. A call that does not fit raises
-    ValueError, as does an unfinished text. The builder does not detect duplicate names.
+    InvalidValueError, as does an unfinished text. The builder does not detect duplicate names.
     """
 
     __slots__ = ("_open", "_parts", "_separate")
@@ -38,7 +39,7 @@ class JsonBuilder:
     def end(self) -> None:
         """End the innermost object or array."""
         if not self._open:
-            raise ValueError("no object or array is open; call begin_object() or begin_array() first")
+            raise InvalidValueError("no object or array is open; call begin_object() or begin_array() first")
         self._parts.append(self._open.pop())
         self._separate = True
 
@@ -63,17 +64,17 @@ class JsonBuilder:
             self._place(names[0], ",".join(["{}", *(f"{quote(name)}:{{}}" for name in names[1:])]))
 
     def text(self) -> str:
-        """Return the whole text; raise ValueError if an object or array is open, or the text is empty."""
+        """Return the whole text; raise InvalidValueError if an object or array is open, or the text is empty."""
         if self._open or not self._parts:
-            raise ValueError(f"the text is unfinished: {len(self._open)} objects and arrays are open")
+            raise InvalidValueError(f"the text is unfinished: {len(self._open)} objects and arrays are open")
         return "".join(self._parts)
 
     def _place(self, name: str | None, piece: str) -> None:
         if not self._open:
             if name is not None or self._parts:
-                raise ValueError("a text must be one piece without a name")
+                raise InvalidValueError("a text must be one piece without a name")
         elif (self._open[-1] == "}") != (name is not None):
-            raise ValueError("a member of an object needs a name; an element of an array must not have one")
+            raise InvalidValueError("a member of an object needs a name; an element of an array must not have one")
         if self._separate:
             self._parts.append(",")
         if name is not None:

@@ -192,24 +192,24 @@ def test_a_single_value_is_a_text() -> None:
 
 def test_the_builder_rejects_invalid_calls() -> None:
     build = JsonBuilder()
-    with pytest.raises(ValueError, match="unfinished"):
+    with pytest.raises(InvalidValueError, match="unfinished"):
         build.text()
-    with pytest.raises(ValueError, match="no object or array is open"):
+    with pytest.raises(InvalidValueError, match="no object or array is open"):
         build.end()
-    with pytest.raises(ValueError, match="without a name"):
+    with pytest.raises(InvalidValueError, match="without a name"):
         build.begin_object("a")
     build.begin_object()
-    with pytest.raises(ValueError, match="of an object needs a name"):
+    with pytest.raises(InvalidValueError, match="of an object needs a name"):
         build.value(1)
     with pytest.raises(InvalidValueError):
         build.value(math.nan, "a")
-    with pytest.raises(ValueError, match="unfinished"):
+    with pytest.raises(InvalidValueError, match="unfinished"):
         build.text()
     build.begin_array("a")
-    with pytest.raises(ValueError, match="must not have one"):
+    with pytest.raises(InvalidValueError, match="must not have one"):
         build.begin_array("b")
     build.end()
     build.end()
-    with pytest.raises(ValueError, match="one piece"):
+    with pytest.raises(InvalidValueError, match="one piece"):
         build.value(1)
     assert build.text() == '{"a":[]}'
