@@ -201,9 +201,10 @@ def log(
 
 def _show_entry(session: Session, entry: LogEntry, changes: bool, full: bool) -> None:
     """Print one log entry: its first line at the left margin, all other text from the repository indented."""
-    head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} nodes"
+    # Padded, so that the messages of all entries are in one column.
+    head = f"{entry.revision}  {moment(entry.time_ms)}  {len(entry.changes):>6} {'node ' if len(entry.changes) == 1 else 'nodes'}"
     if full:
-        session.line(head)
+        session.line(head.rstrip())
         for line in entry.message.split("\n") if entry.message else ():
             session.line(f"    {line}" if line else "")
     else:

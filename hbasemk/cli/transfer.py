@@ -181,7 +181,7 @@ def _import_json(
                 last = "" if done.last is None else f", the last one {done.last},"
                 output.complain(
                     f"{least}{done.done} of {done.nodes} nodes{last} were imported and stay: {done.added} added and "
-                    f"{done.changed} changed in {done.commits} commits. Run the same command again to continue."
+                    f"{done.changed} changed in {output.counted(done.commits, 'commit')}. Run the same command again to continue."
                 )
             raise
     missing, different = result.missing, result.differences
@@ -272,8 +272,8 @@ def _import_files(
             done = job.result
             least = "" if done.is_exact else "at least "
             output.complain(
-                f"interrupted; {least}{done.added} nodes added, {done.changed} changed and {done.removed} removed in "
-                f"{done.committed} commits stay. Run the same command again to continue."
+                f"interrupted; {least}{output.counted(done.added, 'node')} added, {done.changed} changed and {done.removed} "
+                f"removed in {output.counted(done.committed, 'commit')} stay. Run the same command again to continue."
             )
             return 130
         progress.update(task, description="compare with the directory", completed=0, total=None)
@@ -297,8 +297,8 @@ def _import_files(
                     different.add(difference)
             except KeyboardInterrupt:
                 output.complain(
-                    f"interrupted during the comparison; the import is complete: {result.added} nodes added, {result.changed} "
-                    f"changed and {result.removed} removed in {result.committed} commits stay."
+                    f"interrupted during the comparison; the import is complete: {output.counted(result.added, 'node')} added, "
+                    f"{result.changed} changed and {result.removed} removed in {output.counted(result.committed, 'commit')} stay."
                 )
                 return 130
         elapsed = time.monotonic() - started
@@ -327,8 +327,12 @@ def _import_files(
         "commits per second": round(result.committed / result.seconds, 1) if result.seconds else 0,
     }
     if verify:
-        facts["compared"] = f"{verification.nodes} nodes at revision {verification.revision} in {elapsed:.2f} s"
-        facts["contents compared"] = f"{verification.contents} contents of {verification.bytes} bytes"
+        facts["compared"] = (
+            f"{output.counted(verification.nodes, 'node')} at revision {verification.revision} in {elapsed:.2f} s"
+        )
+        facts["contents compared"] = (
+            f"{output.counted(verification.contents, 'content')} of {output.counted(verification.bytes, 'byte')}"
+        )
         facts["differences"] = different.count
     return _ended(session, facts, failed=bool(different.count or failed))
 
@@ -417,8 +421,8 @@ def export(
         _print_sample(what, [f"{where}: {reason}" for where, reason in entries[:SHOWN]], len(entries))
     if done.masked:
         output.complain(
-            f"{done.masked} entries have set-user-id, set-group-id or sticky bits, which were left out; "
-            "--special-modes sets them"
+            f"{'1 entry has' if done.masked == 1 else f'{done.masked} entries have'} set-user-id, set-group-id or sticky bits, "
+            "which were left out; --special-modes sets them"
         )
     facts = {
         "directories": done.directories,

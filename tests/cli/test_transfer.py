@@ -204,7 +204,19 @@ def test_an_interruption_of_the_comparison_says_what_was_imported(
     top = write_files(tmp_path / "docs", {"a": b"1"})
     ran = run("import", str(top), "-w", "1")
     assert ran.code == 130
-    assert "the import is complete: 1 nodes added, 0 changed and 0 removed in 1 commits stay" in ran.err
+    assert "the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay" in ran.err
+
+
+def test_one_thing_is_not_called_by_its_plural(run: Run, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "docs", {"a": b"1"})
+    out = run("import", str(top), "-w", "1", "--at", "/").out
+    assert "  1 node at revision " in out
+    assert out.splitlines()[-2].endswith("  1 content of 1 byte")
+    (top / "a").chmod(0o2644)
+    run("import", str(top), "-w", "1", "--at", "/")
+    assert "1 entry has set-user-id" in run("export", "/", str(tmp_path / "out")).err
+    head = run("log", "-n", "1", "--full").out.splitlines()[0]
+    assert head.endswith(" 1 node")
 
 
 def test_nodes_and_diff_accept_times(run: Run, tree: None) -> None:
