@@ -169,6 +169,18 @@ class StagedNode:
         else:
             self.written[name] = data
 
+    def drop_restored(self, name: str) -> None:
+        """Write nothing, as :meth:`write`, if a set and the adjusts after it have restored exactly what the view has."""
+        if name not in self.written or self.base is None or self.is_new:
+            return
+        before, after = self.property_of(name), self.property_after(name, 0)
+        if before.plain is None or after.plain is None or before.plain[:1] != after.plain[:1]:
+            # The kind of number that was set last decides how later sums read.
+            return
+        value = after.value()
+        if before.has_value_of(after) and before.is_set_to(value):
+            self.write(name, value)
+
     def repeat(self, name: str) -> None:
         """Let a commit depend on a property without writing it."""
         if self.repeated is None:

@@ -288,6 +288,7 @@ class Staging:
             raise name_conflict(path, name)
         if amount:
             node.adjust(name, amount, creates=True)
+            node.drop_restored(name)
             if numbers.may_be_long(data, amount):
                 numbers.check_sum(path, name, data, node.encoded(name))
         if self.reads is not None and name not in node.written and name not in (node.adjusted or ()):

@@ -46,6 +46,14 @@ UNCHANGED: dict[str, tuple[Change, Change]] = {
         lambda tx: (tx.set("/n", "x", 9), tx.set("/n", "x", 1)),
         lambda tx: tx.set("/n", "x", 2),
     ),
+    "set and adjusted back": (
+        lambda tx: (tx.set("/n", "x", 9), tx.adjust("/n", "x", -8)),
+        lambda tx: tx.set("/n", "x", 2),
+    ),
+    "unset and adjusted back": (
+        lambda tx: (tx.unset("/n", "x"), tx.adjust("/n", "x", 1)),
+        lambda tx: tx.set("/n", "x", 2),
+    ),
     "set and unset": (
         lambda tx: (tx.set("/n", "none", 9), tx.unset("/n", "none")),
         lambda tx: tx.set("/n", "none", 2),
@@ -310,3 +318,15 @@ def test_a_change_without_effect_costs_one_read_back(transactions: bool) -> None
             tx.set("/n", "x", 1)
         assert store.take() == {("read", "nodes"): 1}
         assert problems(repository) == []
+
+
+def test_the_log_leaves_out_a_node_whose_property_was_set_and_adjusted_back(two: tuple[Repository, Repository]) -> None:
+    one, _ = two
+    one.run(lambda tx: (tx.set("/n", "x", 9), tx.adjust("/n", "x", -8), tx.set("/log", "k", 1)))
+    one.run(lambda tx: (tx.set("/n", "f", 1), tx.adjust("/n", "f", 0.5), tx.set("/log", "k", 2)))
+    second, first, *_ = one.log()
+    assert [change.path for change in first.changes] == ["/log"]
+    # The kind of number is another one: later sums that are whole read as ints.
+    assert {change.path for change in second.changes} == {"/log", "/n"}
+    one.adjust("/n", "f", 0.5)
+    assert encode(one.head["/n"]["f"]) == encode(2)
