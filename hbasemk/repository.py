@@ -186,8 +186,11 @@ class Repository:
         limits.check_message(message)
         check_isolation(isolation)
         instance = self._instance()
-        view = instance.recent_head() if base is None else view_of(instance, base, "base")
-        require_trunk(view)
+        if base is None:
+            view = instance.recent_head()
+        else:
+            view = view_of(instance, base, "base")
+            require_trunk(view)
         return Transaction(instance, view, message, isolation)
 
     def run(
