@@ -141,7 +141,7 @@ if sys.argv[3] == "error":
 @pytest.mark.parametrize("poll_interval", ["0", "0.01"])
 def test_an_open_repository_ends_with_the_interpreter(url: str, how: str, poll_interval: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, url, poll_interval, how],
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", SCRIPT, url, poll_interval, how],
         capture_output=True,
         text=True,
         timeout=120,

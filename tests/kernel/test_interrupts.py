@@ -265,6 +265,10 @@ print("whole", acknowledged, flush=True)
 )
 
 
+@pytest.mark.skipif(
+    (3, 14) <= sys.version_info < (3, 15),
+    reason="an interrupt in Python 3.14 may leave a lock locked (https://github.com/python/cpython/issues/148874)",
+)
 def test_real_signals_leak_no_lock_or_connection(checked: Checked, tmp_path: Path) -> None:
     url = checked(f"sqlite:///{tmp_path / 'content.db'}?busy_timeout=3600&durable=no")
     seed = random.randrange(10**6)
@@ -272,7 +276,10 @@ def test_real_signals_leak_no_lock_or_connection(checked: Checked, tmp_path: Pat
     with connect(url, poll_interval=0) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0, "m": 0}))
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", SCRIPT, url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == "begun\n"

@@ -106,15 +106,23 @@ def _trace(at: Callable[[FrameType], None]) -> Callable[[FrameType, str, Any], A
         if not _points.of(frame.f_code):
             return None
         frame.f_trace_lines = False
+        # From Python 3.13 on, only a frame that has this already is traced by instructions.
+        frame.f_trace = local
         frame.f_trace_opcodes = True
         return local
 
     return begin
 
 
+def _allow_instructions() -> None:
+    """Let the next trace function see instructions: Python 3.12 asks for this before it is set."""
+    sys._getframe().f_trace_opcodes = True
+
+
 def points_of(call: Callable[[], object]) -> list[Point]:
     """Make a call; return the points that it passes, each once."""
     met: dict[Point, None] = {}
+    _allow_instructions()
     sys.settrace(_trace(lambda frame: met.setdefault((frame.f_code, frame.f_lasti))))
     try:
         call()
@@ -135,6 +143,7 @@ def interrupted_at(point: Point, call: Callable[[], object]) -> bool:
             handler(signal.SIGINT, frame)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    _allow_instructions()
     sys.settrace(_trace(interrupt))
     try:
         call()
