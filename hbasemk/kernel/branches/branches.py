@@ -22,7 +22,7 @@ from hbasemk.format import changes, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
-from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.branch_commits import BranchCommits
 from hbasemk.kernel.branches.cache import BranchState
@@ -30,14 +30,14 @@ from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
-from hbasemk.kernel.commit.committer import FIRST_BACK_OFF, Committer
+from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.retry import BRIEFLY, NOTHING_COMMITTED, TimeLimit, wait_before_retry, within_retry_timeout
+from hbasemk.kernel.retry import BRIEFLY, NOTHING_COMMITTED, TimeLimit, within_retry_timeout
 from hbasemk.store.abc import Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
@@ -196,28 +196,24 @@ class Branches(BranchCommits):
                     self._heads.abandon(state.root, revision)
             return self._journal.head.revision
         tried: list[int] = []
-        deadline = self._runtime.monotonic() + self._runtime.retry_timeout
-        while True:
-            end = MergeEnd(self._claims, state.root, revision)
-            try:
-                source = ReadyChangeSet(plan)
-                merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
-                # The merge is committed: a store error from here on must not make it look rejected.
-                has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
-                break
-            except ConflictError as error:
-                if end.reason is not None:
-                    raise end.reason from None
-                # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
-                with suppress(StoreError, ClosedError):
-                    if self._may_merge_again(revision, error, deadline):
-                        continue
-                raise
-            except BaseException:
-                # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
-                if tried:
-                    self._heads.record_doubt(state.root, revision, tried[-1])
-                raise
+        end = MergeEnd(self._claims, state.root, revision)
+        try:
+            source = ReadyChangeSet(plan)
+            merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
+            # The merge is committed: a store error from here on must not make it look rejected.
+            has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
+        except ConflictError:
+            if end.reason is not None:
+                raise end.reason from None
+            # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
+            with suppress(StoreError, ClosedError):
+                self.require_head(revision)
+            raise
+        except BaseException:
+            # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
+            if tried:
+                self._heads.record_doubt(state.root, revision, tried[-1])
+            raise
         if not has_ended:
             try:
                 head = self._heads.read(state.root)
@@ -232,26 +228,6 @@ class Branches(BranchCommits):
                     revision=text,
                 )
         return merged
-
-    def _may_merge_again(self, revision: int, lost: ConflictError, deadline: float) -> bool:
-        """Return whether a merge was lost only to another merge or rebase of the branch that has not taken effect.
-
-        Waits until the other merge is decided, but not after the deadline. Raises BranchError if the branch has ended.
-        """
-        state, row = self.require_head_row(revision)
-        claim = row.branch_claim
-        if claim is None or lost.other not in (lost.revision, revisions.to_text(claim.claimant)):
-            return False
-        if revisions.is_branch(claim.claimant) or revisions.to_text(claim.claimant) == lost.revision:
-            # A rebase goes on, or the other one has aborted this merge and is about to replace its claim.
-            wait_before_retry(self._runtime, FIRST_BACK_OFF * (0.5 + self._runtime.random.random()))
-            return self._runtime.monotonic() < deadline
-        self._committer.wait_for(claim.claimant, deadline)
-        outcome = self._outcomes.of(claim.claimant, check=True)
-        if outcome is Outcome.COMMITTED:
-            self._claims.end_merged(state.root, claim)
-            self.require_head(revision)
-        return outcome is Outcome.ABORTED and self._runtime.monotonic() < deadline
 
     def may_rebase_at_once(self, row: JournalRow, nodes: int) -> bool:
         """Return whether one transaction may rebase a branch with this first row, whose effect changes so many nodes."""

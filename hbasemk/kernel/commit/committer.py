@@ -195,16 +195,11 @@ class Committer(Committing):
 
     def _wait_for(self, conflict: Conflict, deadline: float) -> None:
         """Wait until the winning revision is decided, so that the next attempt does not conflict with it again."""
-        if conflict.pending:
-            self.wait_for(conflict.other, deadline)
-
-    def wait_for(self, revision: int, deadline: float) -> None:
-        """Wait until a revision is decided, but not after the deadline; decide it if its writer is dead."""
         wait = FIRST_BACK_OFF
-        while self._runtime.monotonic() < deadline:
-            if self._outcomes.of(revision, check=True) is not Outcome.PENDING:
+        while conflict.pending and self._runtime.monotonic() < deadline:
+            if self._outcomes.of(conflict.other, check=True) is not Outcome.PENDING:
                 return
-            if self._outcomes.recover_if_over(revision):
+            if self._outcomes.recover_if_over(conflict.other):
                 return
             wait_before_retry(self._runtime, wait * (0.5 + self._runtime.random.random()))
             wait = min(wait * 2, LONGEST_BACK_OFF)
