@@ -20,11 +20,6 @@ def json_node(state: NodeState) -> JsonNode:
     return JsonNode({name: to_json(value) for name, value in state.properties.items() if name not in RESERVED})
 
 
-def to_jsop(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: int = -1) -> str:
-    """Write changes as JSOP; see :func:`operations_of`."""
-    return jsop.write(operations_of(changes, path, depth))
-
-
 def subtree_operations(
     instance: Instance, before: View, changes: Iterable[NodeChange], path: str, depth: int = -1
 ) -> list[jsop.Operation]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk import MicroKernel
+from hbasemk import MicroKernel, jsop
 from hbasemk.format import revisions
 from hbasemk.kernel import diff as kernel_diff
-from hbasemk.microkernel.jsop_diff import to_jsop
+from hbasemk.microkernel.jsop_diff import operations_of
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.microkernel import Cluster, random_change
@@ -52,8 +52,8 @@ def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Ins
         first, second = (instance.at(revisions.from_text(chance.choice(ids))) for _ in range(2))
         tops = ["/", *(node.path for node in kernel.repository.at(f"{second.revision:016x}").walk())]
         top, depth = chance.choice(tops), chance.randrange(5)
-        whole = to_jsop(kernel_diff.diff(instance, first, second, top), top, depth)
-        cut = to_jsop(kernel_diff.diff(instance, first, second, top, depth), top, depth)
+        whole = jsop.write(operations_of(kernel_diff.diff(instance, first, second, top), top, depth))
+        cut = jsop.write(operations_of(kernel_diff.diff(instance, first, second, top, depth), top, depth))
         assert cut == whole, (first.revision, second.revision, top, depth)
 
 
