@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from hbasemk import MicroKernel, Repository
 from hbasemk.store.abc import Store
 from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
+from tests.support.collecting import set_grace
 from tests.support.hbase import HBase
 from tests.support.microkernel import Cluster
 from tests.support.proof import LONG, PROOF
@@ -65,6 +67,17 @@ def opened(new_store: Callable[[], Store]) -> Iterator[Instances]:
     """Opens instances on one repository; the integrity check runs at the end."""
     with instances(new_store) as made:
         yield made
+
+
+@pytest.fixture(params=["same MicroKernel", "another one"])
+def writer_and_reader(
+    request: pytest.FixtureRequest, new_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[MicroKernel, MicroKernel]]:
+    """A MicroKernel whose revisions can be collected at once, and one that reads: the same, or one of another instance."""
+    set_grace(monkeypatch, 0.0)
+    with Repository(new_store(), poll_interval=0) as repo, Repository(new_store(), poll_interval=0) as other:
+        writer = MicroKernel(repo)
+        yield writer, writer if request.param == "same MicroKernel" else MicroKernel(other)
 
 
 @pytest.fixture(params=[1, 2], ids=["one instance", "two instances"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -365,28 +366,26 @@ def test_an_oversized_commit_writes_nothing(opened: Instances) -> None:
     assert next(repo.log()).message == "m" * 65_536
 
 
-def test_a_conflict_over_the_life_of_a_node_says_so(opened: Instances) -> None:
+@pytest.mark.parametrize(
+    ("losing", "winning", "column"),
+    [
+        (lambda tx: tx.set("/a/b", "n", 1), lambda tx: tx.remove("/a"), "existence"),
+        (lambda tx: tx.remove("/a"), lambda tx: tx.add("/a/b/c"), "content"),
+    ],
+    ids=["change of a removed node", "removal of a changed node"],
+)
+def test_a_conflict_over_the_life_of_a_node_says_so(
+    opened: Instances, losing: Callable[[Transaction], None], winning: Callable[[Transaction], None], column: str
+) -> None:
     one, two = opened(), opened()
     one.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
     two.refresh()
     changing = two.transaction(base=two.head)
-    changing.set("/a/b", "n", 1)
-    one.run(lambda tx: tx.remove("/a"))
-    with pytest.raises(ConflictError, match=r"over existence of /a/b; the commit was rolled back") as caught:
+    losing(changing)
+    one.run(winning)
+    with pytest.raises(ConflictError, match=rf"over {column} of /a/b; the commit was rolled back") as caught:
         changing.commit()
-    assert (caught.value.path, caught.value.column) == ("/a/b", "existence")
-
-
-def test_a_removal_of_a_changed_node_says_so(opened: Instances) -> None:
-    one, two = opened(), opened()
-    one.run(lambda tx: (tx.add("/a"), tx.add("/a/b")))
-    two.refresh()
-    removing = two.transaction(base=two.head)
-    removing.remove("/a")
-    one.run(lambda tx: tx.add("/a/b/c"))
-    with pytest.raises(ConflictError, match=r"over content of /a/b; the commit was rolled back") as caught:
-        removing.commit()
-    assert (caught.value.path, caught.value.column) == ("/a/b", "content")
+    assert (caught.value.path, caught.value.column) == ("/a/b", column)
 
 
 def test_a_conflict_with_an_adjust_names_the_property(opened: Instances) -> None:
