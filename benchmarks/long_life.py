@@ -21,7 +21,6 @@ from hbasemk.repository import Repository, instance_of
 NODE: Final = "/often/changed"
 YOUNG: Final = 10
 """The revisions of the node with which a node of many is compared."""
-TURNS: Final = 100
 RETENTION_MS: Final = 1_000
 """Far below the least retention of a repository: nobody reads an old snapshot here."""
 ATTEMPTS: Final = 30
@@ -67,12 +66,12 @@ def starts(url: str) -> float:
     return milliseconds(start)
 
 
-def figures(urls: Sequence[str]) -> list[list[float]]:
+def figures(urls: Sequence[str], turns: int) -> list[list[float]]:
     """Return, for each repository, the median times of the operations in the table's columns. They take turns."""
     found: list[list[tuple[float, ...]]] = [[] for _ in urls]
     with ExitStack() as stack:
         pairs = [(stack.enter_context(opened(url)), stack.enter_context(opened(url))) for url in urls]
-        for value in range(TURNS):
+        for value in range(turns):
             for url, (writing, reading), times in zip(urls, pairs, found, strict=True):
                 began = starts(url)
                 committed = milliseconds(partial(change, writing, -value))
@@ -111,7 +110,7 @@ def in_container(urls: Sequence[str], work: Callable[[Instance], object]) -> Non
             work(instance_of(repository))
 
 
-def measure(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
+def measure(url: str, young: str, stages: tuple[int, ...], turns: int, container: str | None) -> None:
     """Print a row for each number of revisions, and one after the collection of all of them.
 
     If ``container`` names the container of HBase, print two more rows each time. One follows a major compaction, which
@@ -122,7 +121,7 @@ def measure(url: str, young: str, stages: tuple[int, ...], container: str | None
     click.echo("| --- | ---: | ---: | ---: | ---: |")
 
     def row(title: str) -> None:
-        old, new = figures([url, young])
+        old, new = figures([url, young], turns)
         ratios = (f"{ms:.3f} ms ({ms / base:.2f})" for ms, base in zip(old, new, strict=True))
         click.echo(f"| {title} | {' | '.join(ratios)} |")
 
@@ -131,12 +130,12 @@ def measure(url: str, young: str, stages: tuple[int, ...], container: str | None
     def rows(title: str) -> None:
         nonlocal made
         row(title)
-        made += TURNS
+        made += turns
         if container is not None:
             for state, work in (("one file", space), ("two files", flush)):
                 in_container([url, young], partial(work, container=container))
                 row(f"{title}, {state}")
-                made += TURNS
+                made += turns
 
     for revisions in stages:
         grow(url, made, revisions)
@@ -151,17 +150,24 @@ def measure(url: str, young: str, stages: tuple[int, ...], container: str | None
 @click.argument("young")
 @click.argument("stages", metavar="[REVISIONS]...", type=click.IntRange(min=1), nargs=-1)
 @click.option(
+    "--turns",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="How often each operation is timed for a row. The table shows medians.",
+)
+@click.option(
     "--container", help="Also measure with one and with two files of each table of HBase in this container (docker/)."
 )
-def main(url: str, young: str, stages: tuple[int, ...], container: str | None) -> None:
+def main(url: str, young: str, stages: tuple[int, ...], turns: int, container: str | None) -> None:
     """Change one node again and again, and measure after REVISIONS commits (default: 10,000 and 1,000,000).
 
     At the end collect all old revisions, and measure once more. The numbers in brackets are ratios to a node in the
-    repository at YOUNG that has ten revisions at first, and a few hundred at the end. The same operation on both follows
+    repository at YOUNG that has ten revisions at first, and one more after each turn. The same operation on both follows
     each other. The repositories at URL and YOUNG must be new.
     """
     try:
-        measure(url, young, stages or (10_000, 1_000_000), container)
+        measure(url, young, stages or (10_000, 1_000_000), turns, container)
     except (hbasemk.HbasemkError, SpaceError) as error:
         raise click.ClickException(str(error)) from error
 
