@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Final, TypeVar
@@ -22,6 +22,14 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while part := list(islice(rest, size)):
         yield part
+
+
+def growing(items: Sequence[T], first: int, size: int) -> Iterator[Sequence[T]]:
+    """Group items in order: ``first`` items, then twice as many each time, at most ``size``."""
+    begin, count = 0, min(first, size)
+    while begin < len(items):
+        yield items[begin : begin + count]
+        begin, count = begin + count, min(2 * count, size)
 
 
 def put_size(put: Put) -> int:

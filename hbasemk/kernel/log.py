@@ -11,14 +11,17 @@ from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import FOLDED, RowChange
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.moments import moment
+from hbasemk.kernel.batches import growing
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal.rows import WHOLE, journal_rows, whole_rows
+from hbasemk.kernel.journal.rows import WHOLE, first_parts, journal_rows, whole_rows
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.subtree_revisions import SubtreeRevisions
 from hbasemk.store.abc import Scan, scan_all
 
 BATCH: Final = 200
+FIRST_BATCH: Final = 20
+"""The first rows of a log. Most callers read few entries; each later batch is twice as large, up to ``BATCH`` rows."""
 HEAD_START: Final = 4
 """The number of calls for the rows of a subtree before the log begins to read the journal, too."""
 
@@ -87,8 +90,9 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | View | None = No
     If ``upto`` is a revision or view of a branch, these are the branch's revisions up to it, and then those of its view of
     trunk. A view by time may contain more than the view of its revision.
 
-    Memory is bounded; one round trip for each 200 journal rows. Folds, and revisions that are not visible in this instance,
-    are left out. The log ends with the oldest revision that can be read: older versions of rows may be deleted.
+    Memory is bounded; one round trip for each 200 journal rows, and for the first 20, 40 and 80. Folds, and revisions that
+    are not visible in this instance, are left out. The log ends with the oldest revision that can be read: older versions of
+    rows may be deleted.
 
     Two searches take turns, and the cheaper one decides the cost: down the journal, and through the rows of the subtree,
     whose versions name the revisions (:mod:`~hbasemk.kernel.subtree_revisions`). A path that never existed costs a poll and
@@ -142,7 +146,7 @@ def _down(instance: Instance, view: View, oldest: int | None) -> Iterator[Journa
     """Yield the journal rows from a view's highest id down to ``oldest`` (0, None: the first), without further chunks."""
     stop = schema.revision_key(oldest - 1) if oldest else None
     scan = Scan(schema.revision_key(view.upper), stop, BATCH, reverse=True, columns=WHOLE)
-    return journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))
+    return journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan, FIRST_BATCH))
 
 
 def _whole_entries(instance: Instance, view: View, rows: Iterable[JournalRow]) -> Iterator[LogEntry]:
@@ -164,18 +168,25 @@ class Step(NamedTuple):
     after: View
 
 
-def trunk_entries_since(instance: Instance, since_ms: int) -> list[LogEntry]:
-    """Return the entries of the head's trunk revisions since a time (ms since 1970), in the order in which they joined."""
+def trunk_entries_since(instance: Instance, since_ms: int, first_batch: int = BATCH) -> Iterator[LogEntry]:
+    """Yield the entries of the head's trunk revisions since a time (ms since 1970), as :func:`trunk_entries`."""
     ms = max(0, since_ms - instance.settings.epoch_ms)
-    return trunk_entries(instance, revisions.pack(min(ms, revisions.MAX_MS), 0, 0), instance.head())
+    return trunk_entries(instance, revisions.pack(min(ms, revisions.MAX_MS), 0, 0), instance.head(), first_batch)
 
 
-def trunk_entries(instance: Instance, first: int, view: View) -> list[LogEntry]:
-    """Return the entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined."""
-    scan = Scan(schema.revision_key(first), schema.revision_key(view.upper + 1), BATCH, columns=WHOLE)
-    found = list(_whole_entries(instance, view, journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))))
-    found.sort(key=lambda entry: instance.journal.sort_key(revisions.from_text(entry.revision)))
-    return found
+def trunk_entries(instance: Instance, first: int, view: View, first_batch: int = BATCH) -> Iterator[LogEntry]:
+    """Yield the entries of a view's trunk revisions with ids from ``first`` up, in the order in which they joined.
+
+    The first round trip reads ``first_batch`` rows, each later one twice as many, at most 200.
+    """
+    floor, known = instance.journal.known_from(first, view)
+    if first <= floor:
+        scan = Scan(schema.revision_key(first), schema.revision_key(min(floor, view.upper) + 1), BATCH, columns=WHOLE)
+        rows = journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan, first_batch))
+        apart = set(known)
+        yield from _whole_entries(instance, view, (row for row in rows if row.revision not in apart))
+    for part in growing(known, first_batch, BATCH):
+        yield from _whole_entries(instance, view, first_parts(instance.store, part))
 
 
 def trunk_steps(instance: Instance, first: int, last: View, path: str) -> Iterator[Step]:
@@ -185,7 +196,7 @@ def trunk_steps(instance: Instance, first: int, last: View, path: str) -> Iterat
     """
     order = instance.journal.sort_key
     low = min([first, *instance.journal.between(instance.journal.find(first), last)])
-    entries_up = trunk_entries(instance, low, last)
+    entries_up = list(trunk_entries(instance, low, last))
     instance.journal.require_recorded(low)
     for entry in entries_up:
         revision = revisions.from_text(entry.revision)

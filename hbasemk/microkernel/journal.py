@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
+from itertools import islice
 from typing import TypeAlias
 
 from hbasemk import jsop
@@ -20,9 +22,10 @@ JournalEntry: TypeAlias = tuple[LogEntry, str | None, str | None]
 
 def history(instance: Instance, since_ms: int, limit: int, path: str) -> str:
     """Return the revisions since a time that changed a subtree, oldest first, as JSON."""
-    found = log.trunk_entries_since(instance, since_ms)
-    entries = [entry for entry in found if path == paths.ROOT or entry.touches(path)]
-    return _write((entry, None, None) for entry in (entries if limit < 0 else entries[:limit]))
+    most = sys.maxsize if limit < 0 else min(limit, sys.maxsize)
+    found = log.trunk_entries_since(instance, since_ms, max(1, most))
+    touching = (entry for entry in found if path == paths.ROOT or entry.touches(path))
+    return _write((entry, None, None) for entry in islice(touching, most))
 
 
 def journal(instance: Instance, first: int, last: int, path: str) -> str:

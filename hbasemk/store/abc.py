@@ -479,17 +479,23 @@ def in_order_of_last(keys: Sequence[bytes]) -> list[bytes]:
     return list(dict.fromkeys(reversed(keys)))[::-1]
 
 
-def scan_all(store: Store, table: str, scan: Scan) -> Iterator[Row]:
-    """Yield all rows of a range, fetched in batches of ``scan.limit`` rows (one round trip each)."""
-    rows = store.scan(table, scan)
+def scan_all(store: Store, table: str, scan: Scan, first: int | None = None) -> Iterator[Row]:
+    """Yield all rows of a range, fetched in batches of ``scan.limit`` rows (one round trip each).
+
+    ``first`` is the size of the first batch, for a caller that may stop early; each later batch is twice as large, at most
+    ``scan.limit``.
+    """
+    size = scan.limit if first is None else min(first, scan.limit)
+    rows = store.scan(table, scan._replace(limit=size))
     while True:
         yield from rows
-        if len(rows) < scan.limit:
+        if len(rows) < size:
             return
+        size = min(2 * size, scan.limit)
         last = rows[-1].key
         if scan.reverse:
             # No greatest key below a given key exists, so the batch starts at the last row again and drops it.
-            batch = store.scan(table, scan._replace(start=last, limit=scan.limit + 1))
-            rows = batch[1:] if batch and batch[0].key == last else batch[: scan.limit]
+            batch = store.scan(table, scan._replace(start=last, limit=size + 1))
+            rows = batch[1:] if batch and batch[0].key == last else batch[:size]
         else:
-            rows = store.scan(table, scan._replace(start=last + b"\0"))
+            rows = store.scan(table, scan._replace(start=last + b"\0", limit=size))

@@ -203,6 +203,18 @@ class Journal(PolledRevisions):
             return Extent(floor, sequence.above(floor, view.position))
         return extent_of(view)
 
+    def known_from(self, first: int, view: View) -> tuple[int, list[int]]:
+        """Return the revisions of a trunk view with ids from ``first`` up that are known without the table.
+
+        They are in sequence order. The view's other revisions come before them, in the order of their ids, which are at most
+        the id that is returned with the list.
+        """
+        sequence = self._sequence
+        above = () if sequence.keeps(view) else extent_of(view).above
+        dropped = [one for one in above if one > sequence.floor and one not in sequence.positions]
+        known = [*dropped, *(one for one in sequence if sequence.sees(view, one))]
+        return sequence.floor, [one for one in known if one >= first]
+
     # --- for feeds (feed.py) -----------------------------------------------------------------------------
 
     def extent(self, view: View, slack: int) -> Extent:

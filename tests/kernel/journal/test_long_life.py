@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hbasemk.check import IntegrityCheck
-from hbasemk.format import schema
+from hbasemk.format import journal_row, schema
 from hbasemk.kernel import diff, log, periodic_work
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
@@ -21,7 +21,7 @@ from hbasemk.kernel.journal import known_revisions
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.view import View
 from hbasemk.microkernel.journal import journal as get_journal
-from hbasemk.store.abc import Get, Store
+from hbasemk.store.abc import Get, Scan, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, WrappedStore
 from tests.support import proof
@@ -126,6 +126,44 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
     for one in (reader, *site.writers):
         assert len(list(one.journal)) < 100
         assert len(one.journal) > 600
+
+
+def listed(one: Instance, first: int, view: View) -> list[int]:
+    """Return the revisions of a view from an id up in sequence order, from all rows of the journal."""
+    scan = Scan(schema.revision_key(first), None, 1000)
+    rows = journal_row.decode(one.store.scan(schema.JOURNAL, scan))
+    found = [row.revision for row in rows if row.committed and not row.is_branch and one.sees(view, row.revision)]
+    return sorted(found, key=one.journal.sort_key)
+
+
+@pytest.mark.usefixtures("short")
+def test_the_entries_of_a_view_come_in_sequence_order_from_small_batches(site: Site) -> None:
+    one, late = site.writers
+    held = [one.head()]
+    concurrent: list[tuple[int, int]] = []
+    for number in range(12):
+        late.poll()
+        base = late.head()
+        revision = late.announcements.next(max(base.upper, late.journal.highest_seen))
+        quick = site.commits(7, seconds=0.05)
+        late.announcements.next = lambda above, revision=revision: revision  # type: ignore[method-assign, misc]
+        late.commit_on(base, OperationList([AddNode(f"/late{number}", {})]), "")
+        del late.announcements.next
+        one.poll()
+        concurrent.append((revision, quick[0]))
+        held += [one.head(), one.at(quick[3])]
+        if number % 3 == 2:
+            site.commits(15, seconds=0.5)
+            late.maintain()
+    assert one.journal.floor > 0
+    # An id below another one, in a later position.
+    assert any(one.journal.sort_key(low) > one.journal.sort_key(high) for low, high in concurrent)
+    for view in [*held, one.at(held[5].revision)]:
+        for first in (0, concurrent[2][1], concurrent[6][1], concurrent[-1][0], concurrent[-1][1]):
+            expected = listed(one, first, view)
+            for batch in (1, 3, 200):
+                found = [int(entry.revision, 16) for entry in log.trunk_entries(one, first, view, batch)]
+                assert found == expected, (view, first, batch)
 
 
 @pytest.mark.usefixtures("short")
