@@ -177,10 +177,18 @@ class Staging:
             node = self._nodes[path] = StagedNode(path, state)
         return node
 
-    def _load_subtree(self, top: StagedNode) -> None:
+    def _load_subtree(self, top: StagedNode, target: str | None = None) -> None:
+        """Load the nodes below a node. Raises LimitError if a commit cannot add so many below ``target``."""
         if top.loaded or top.base is None:
             return
+        longer = 0 if target is None else limits.size(target) - limits.size(top.path)
+        added = self._path_bytes
         for level in self._reader.levels(self.view, top.path):
+            if target is not None:
+                found = [state.path for state in level if state.path not in self._nodes]
+                added += sum(map(limits.size, found)) + longer * len(found)
+                if added > limits.MAX_PATHS:
+                    raise _too_many(target)
             for state in level:
                 node = self._put(state.path, state)
                 self._nodes[paths.parent(state.path)].staged_children[paths.name(state.path)] = node
@@ -303,10 +311,7 @@ class Staging:
             )
         self._path_bytes += limits.size(path)
         if self._path_bytes > limits.MAX_PATHS:
-            raise LimitError(
-                f"the paths of the nodes that one commit adds have more than {limits.MAX_PATHS} bytes in total "
-                f"(one is {path[:60]!r}…). Split the change into several commits."
-            )
+            raise _too_many(path)
         node = self._node(path)
         if node.exists:
             raise NodeExistsError(
@@ -358,9 +363,24 @@ class Staging:
         paths.check_path(source)
         paths.check_path(target)
         # Read the subtree first: a copy into the source's own subtree must not copy itself.
-        before = [(node.path, node.all_encoded()) for node in self.subtree(source)]
+        self._load_subtree(self._require(source), target)
+        nodes = list(self.subtree(source))
+        self._check_room(target, (paths.rebase(node.path, source, target) for node in nodes))
+        before = [(node.path, node.all_encoded()) for node in nodes]
         for path, encoded in before:
             self._begin(paths.check_new(paths.rebase(path, source, target))).written.update(encoded)
+
+    def _check_room(self, target: str, added: Iterable[str]) -> None:
+        """Raise LimitError if a commit cannot add nodes at these paths, before it builds any: a copy may double the tree."""
+        if self._path_bytes + sum(map(limits.size, added)) > limits.MAX_PATHS:
+            raise _too_many(target)
+
+
+def _too_many(path: str) -> LimitError:
+    return LimitError(
+        f"the paths of the nodes that one commit adds have more than {limits.MAX_PATHS} bytes in total "
+        f"(one is {limits.shown(path)}). Split the change into several commits."
+    )
 
 
 def name_conflict(path: str, name: str) -> InvalidChangeError:
