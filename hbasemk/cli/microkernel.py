@@ -190,7 +190,10 @@ def diff(
                 # Raises the error for a missing node, which says whether it was deleted.
                 _ = other[path]
         instance = instance_of(repository)
-        views = kernel_diff.with_exact_base(instance, view_of(instance, one), view_of(instance, other))
+        views = view_of(instance, one), view_of(instance, other)
+        if isinstance(before, str) and isinstance(after, str):
+            # The snapshot of a time, and the newest one, can contain more than the base of a branch that they end with.
+            views = kernel_diff.with_exact_base(instance, *views)
         changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)
