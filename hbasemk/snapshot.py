@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeVar, overload
 from hbasemk import arguments
 from hbasemk.errors import InvalidValueError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState
 from hbasemk.format.values import Value
 from hbasemk.kernel import time_travel
@@ -83,7 +84,8 @@ class Node(Mapping[str, Value]):
         except (KeyError, TypeError):
             arguments.text(name, "name")
             raise PropertyNotFoundError(
-                f"the node {self._state.path} has no property {name!r} in revision {self._snapshot.revision}",
+                f"the node {shortened(self._state.path)} has no property {limits.shown(name)} in revision "
+                f"{self._snapshot.revision}",
                 path=self._state.path,
                 name=name,
             ) from None

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from hbasemk import arguments, options
 from hbasemk.errors import ClosedError, InvalidChangeError, PropertyNotFoundError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import decode_properties, decode_property, encode_properties
 from hbasemk.format.values import PropertyValue, Value
 from hbasemk.kernel.commit.change_source import ChangeSource
@@ -108,7 +109,8 @@ class Transaction:
         arguments.version(version, "version")
         if self._expected.setdefault(path, version) != version:
             raise InvalidChangeError(
-                f"the transaction expects version {self._expected[path] or 'None'} of {path} already, so it cannot expect "
+                f"the transaction expects version {self._expected[path] or 'None'} of {shortened(path)} already, so it "
+                "cannot expect "
                 f"{version or 'None'} too; give one of them",
                 path=path,
             )
@@ -277,7 +279,9 @@ class Transaction:
         arguments.text(name, "name")
         found = self.properties(path)
         if name not in found:
-            raise PropertyNotFoundError(f"the node {path} has no property {name!r}", path=path, name=name)
+            raise PropertyNotFoundError(
+                f"the node {shortened(path)} has no property {limits.shown(name)}", path=path, name=name
+            )
         return found[name]
 
     def __contains__(self, path: object) -> bool:

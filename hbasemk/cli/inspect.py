@@ -17,6 +17,7 @@ from hbasemk.cli.output import first_line, moment
 from hbasemk.cli.session import NULL, Integer, Session, at
 from hbasemk.cli.times import When
 from hbasemk.errors import NodeNotFoundError
+from hbasemk.format.limits import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -192,7 +193,8 @@ def log(
         if not shown and path not in last:
             revision = None if newest is None else last.revision
             raise NodeNotFoundError(
-                f"there is no node at {path}, and there never was one{f' up to revision {revision}' if revision else ''}",
+                f"there is no node at {shortened(path)}, and there never was "
+                f"one{f' up to revision {revision}' if revision else ''}",
                 path=path,
                 revision=revision,
             )

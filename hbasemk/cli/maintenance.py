@@ -14,6 +14,7 @@ import click
 from hbasemk.cli import output
 from hbasemk.cli.session import NULL, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
+from hbasemk.format.limits import shortened
 from hbasemk.options import CENTURY
 
 if TYPE_CHECKING:
@@ -84,7 +85,9 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
             if reader.has_ended and left and repair_problem is None:
                 return 1
         if path is not None and not found and counted and not counted["nodes"]:
-            raise NodeNotFoundError(f"there is no node at {path}, and there never was one", path=path, revision=None)
+            raise NodeNotFoundError(
+                f"there is no node at {shortened(path)}, and there never was one", path=path, revision=None
+            )
     for kind, count in alike.items():
         if not everything and count > SHOWN:
             output.complain(f"{kind}: {count - SHOWN} more; use --all to show them")

@@ -19,6 +19,7 @@ from hbasemk.cli.output import moment
 from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at
 from hbasemk.cli.times import Since, When
 from hbasemk.errors import HbasemkError
+from hbasemk.format.limits import shortened
 
 if TYPE_CHECKING:
     from hbasemk.jsop import Operation
@@ -127,7 +128,7 @@ def nodes(
             if path.startswith("/"):
                 # Another process cannot remove a node from this snapshot, so this raises the error that says why.
                 (shown if isinstance(shown, Snapshot) else at(repository, shown))[path]
-            output.complain(f"there is no node at {path}")
+            output.complain(f"there is no node at {shortened(path)}")
             return 1
     output.print_json(text)
     return 0

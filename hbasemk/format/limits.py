@@ -37,6 +37,7 @@ MAX_GLOBS: Final = 1000
 
 _BEYOND: Final = 10**MAX_DIGITS
 _LONGEST_SHOWN: Final = 80
+_LONGEST_PATH_SHOWN: Final = 200
 _SHOWN_BITS: Final = 256
 
 
@@ -60,6 +61,14 @@ class _Short(reprlib.Repr):
 
 shown: Final = _Short().repr
 """Return a value as text for an error message, in at most a few hundred characters."""
+
+
+def shortened(text: str) -> str:
+    """Return a path, or another text that is shown as it is, for an error message; a long one without its middle."""
+    if len(text) <= _LONGEST_PATH_SHOWN:
+        return text
+    part = _LONGEST_PATH_SHOWN // 2 - 10
+    return f"{text[:part]}…{text[-part:]} ({len(text)} characters)"
 
 
 def is_long_int(value: int) -> bool:

@@ -8,6 +8,7 @@ from itertools import islice
 from hbasemk import jsop
 from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, NodeNotFoundError
 from hbasemk.format import limits, paths
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -82,7 +83,7 @@ def _operations(
             yield CopyNode(one.source, one.target)
         else:
             raise InvalidChangeError(
-                f'^"{one.path}":{{}} only says that something at or below {one.path} changed; it cannot be committed. '
+                f'^"{shortened(one.path)}":{{}} only says that something at or below it changed; it cannot be committed. '
                 "Take the diff without a depth limit",
                 path=one.path,
             )
@@ -99,7 +100,7 @@ def _removal(
         if parent is not None and not paths.is_path(path):
             raise NodeNotFoundError(f"there is no property at {limits.shown(path)} to remove", path=path, revision=None)
         error = missing(path if paths.is_path(path) else parent_path)
-        error.message = f"there is neither a node nor a property at {path} to remove: {error.message}"
+        error.message = f"there is neither a node nor a property at {shortened(path)} to remove: {error.message}"
         raise error
     return SetProperty(parent_path, name, None)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from hbasemk.errors import InvalidChangeError
 from hbasemk.format import paths
+from hbasemk.format.limits import shortened, shown
 
 CHILD_NODE_COUNT: Final = ":childNodeCount"
 HASH: Final = ":hash"
@@ -20,14 +21,17 @@ def check_property(name: str, path: str) -> None:
     """Raise InvalidChangeError if a property's name is reserved."""
     if name in RESERVED:
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be set: the name is reserved; use another one", path=path
+            f"property {shown(name)} of {shortened(path)} cannot be set: the name is reserved; use another one",
+            path=path,
         )
 
 
 def check_node(path: str) -> None:
     """Raise InvalidChangeError if a node's name is reserved."""
     if paths.name(path) in RESERVED:
-        raise InvalidChangeError(f"there cannot be a node at {path}: its name is reserved; use another one", path=path)
+        raise InvalidChangeError(
+            f"there cannot be a node at {shortened(path)}: its name is reserved; use another one", path=path
+        )
 
 
 def hidden(path: str) -> bool:

@@ -22,6 +22,7 @@ from hbasemk.errors import (
 )
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.format.limits import shortened
 from hbasemk.kernel.commit.attempt import Attempts, LostAttempt
 from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_source import ChangeSource
@@ -186,7 +187,8 @@ class Committer(Committing):
         winner = other if conflict.other != revision else "an earlier commit that aborted it"
         loser = f"revision {mine}" if revision else "a transaction that only read"
         return ConflictError(
-            f"{loser} conflicts with {winner} over {column} of {conflict.path}; the commit was rolled back. {advice}",
+            f"{loser} conflicts with {winner} over {shortened(column)} of {shortened(conflict.path)}; the commit was "
+            f"rolled back. {advice}",
             path=conflict.path,
             column=column,
             revision=mine if revision else None,

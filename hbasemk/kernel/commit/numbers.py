@@ -9,6 +9,7 @@ from hbasemk.errors import InvalidChangeError, LimitError
 from hbasemk.format import exact, limits, schema, values
 from hbasemk.format.exact import Exact
 from hbasemk.format.json_number import number_of
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import decode_property, encode_property
 from hbasemk.format.values import Json, Value
 from hbasemk.store.abc import Limits
@@ -34,19 +35,21 @@ def incremented(path: str, name: str, data: bytes | None, amount: int | float) -
     current = _plain_number(found)
     if current is None:
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be incremented: its value must be a number, got {limits.shown(found)}",
+            f"property {limits.shown(name)} of {shortened(path)} cannot be incremented: its value must be a number, got "
+            f"{limits.shown(found)}",
             path=path,
         )
     if isinstance(amount, bool) or not isinstance(amount, (int, float)):
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be incremented by {limits.shown(amount)}: the amount must be a number",
+            f"property {limits.shown(name)} of {shortened(path)} cannot be incremented by {limits.shown(amount)}: the "
+            "amount must be a number",
             path=path,
         )
     try:
         total = current + amount
     except OverflowError:
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be incremented by "
+            f"property {limits.shown(name)} of {shortened(path)} cannot be incremented by "
             f"{limits.shown(amount)}: its integer value is too large to convert to a float",
             path=path,
         ) from None
@@ -69,7 +72,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
     """
     if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:
         raise LimitError(
-            f"property {limits.shown(name)} of {path} cannot be adjusted: its name has {limits.size(name)} bytes, at "
+            f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted: its name has {limits.size(name)} bytes, at "
             f"most {LONGEST_QUALIFIER - schema.SLOT_HEAD} are possible",
             path=path,
             name=name,
@@ -78,14 +81,15 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
         isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or by != by or by in _INFINITE
     ):
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be adjusted by {limits.shown(by)}: the amount must be an int or a "
+            f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted by {limits.shown(by)}: the "
+            "amount must be an int or a "
             "finite float",
             path=path,
         )
     if data is not None and exact.of_value(data) is None:
         found = decode_property(path, name, data)
         raise InvalidChangeError(
-            f"property {name!r} of {path} cannot be adjusted: its value must be a finite number, got the "
+            f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted: its value must be a finite number, got the "
             f"{type(found).__name__} {limits.shown(found)}",
             path=path,
         )

@@ -11,6 +11,7 @@ from typing import Final
 
 from hbasemk.errors import InvalidChangeError, LimitError, NodeExistsError, NodeNotFoundError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState, encode_property
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.commit import numbers
@@ -206,7 +207,7 @@ class Staging:
         if self._node(path).base is None:
             return self._reader.missing(self.view, path)
         return NodeNotFoundError(
-            f"node {path} does not exist: an earlier operation of this commit removed it",
+            f"node {shortened(path)} does not exist: an earlier operation of this commit removed it",
             path=path,
             revision=revisions.to_text(self.view.revision),
         )
@@ -315,7 +316,7 @@ class Staging:
         node = self._node(path)
         if node.exists:
             raise NodeExistsError(
-                f"node {path} already exists in revision {revisions.to_text(self.view.revision)}",
+                f"node {shortened(path)} already exists in revision {revisions.to_text(self.view.revision)}",
                 path=path,
                 revision=revisions.to_text(self.view.revision),
             )
@@ -354,7 +355,9 @@ class Staging:
             raise InvalidChangeError("the root / cannot be moved; move the nodes below it", path=source)
         if paths.is_at_or_below(target, source):
             raise InvalidChangeError(
-                f"{source} cannot be moved to {target}: the target must not be the node itself or below it", path=source
+                f"{shortened(source)} cannot be moved to {shortened(target)}: the target must not be the node itself or "
+                "below it",
+                path=source,
             )
         self._copy(source, target)
         self._remove(source)
@@ -386,6 +389,7 @@ def _too_many(path: str) -> LimitError:
 def name_conflict(path: str, name: str) -> InvalidChangeError:
     """Return the error for a name that would be both a property and a child of one node."""
     return InvalidChangeError(
-        f"{name!r} cannot be both a property and a child of {path}. Remove the other one first, or use another name.",
+        f"{limits.shown(name)} cannot be both a property and a child of {shortened(path)}. Remove the other one "
+        "first, or use another name.",
         path=path,
     )

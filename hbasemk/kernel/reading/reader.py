@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import NodeDeletedError, NodeNotFoundError, VersionMismatchError
 from hbasemk.format import paths, revisions, schema
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState, from_cells, name_of
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.journal import Journal
@@ -117,13 +118,15 @@ class Reader:
         if deleted:
             by = revisions.to_text(deleted)
             return NodeDeletedError(
-                f"there is no node at {path} in revision {at}: revision {by} deleted it",
+                f"there is no node at {shortened(path)} in revision {at}: revision {by} deleted it",
                 path=path,
                 revision=at,
                 deleted_in=by,
             )
         return NodeNotFoundError(
-            f"there is no node at {path} in revision {at}, and there never was one up to then", path=path, revision=at
+            f"there is no node at {shortened(path)} in revision {at}, and there never was one up to then",
+            path=path,
+            revision=at,
         )
 
     def status(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[bool, int]]:
@@ -159,7 +162,8 @@ class Reader:
             other = revisions.to_text(max((state.created, *state.later.values())))
             wanted = "no node was expected there" if expected is None else f"version {expected} was expected"
             problem = (
-                f"the node {path} has version {state.version} in revision {at}, but {wanted}; {other} changed it last"
+                f"the node {shortened(path)} has version {state.version} in revision {at}, but {wanted}; {other} changed it "
+                "last"
             )
         return VersionMismatchError(
             f"{problem}. Nothing was committed. Read the node again, and decide again.",

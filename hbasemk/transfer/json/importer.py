@@ -16,6 +16,7 @@ from typing import BinaryIO, Final, TypeAlias
 from hbasemk.errors import BlobNotFoundError, HbasemkError, InvalidChangeError, InvalidValueError
 from hbasemk.format import paths, revisions
 from hbasemk.format.journal_row import Outcome
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState, decode_properties
 from hbasemk.format.values import Encoded, blobs_of, encode
 from hbasemk.interrupts import Deferred
@@ -249,7 +250,8 @@ class JsonImport:
                 changed += 1
             elif not _is_same(path, there, wanted):
                 raise InvalidChangeError(
-                    f"{path} already exists with other properties, and an import does not replace them. Import to another path "
+                    f"{shortened(path)} already exists with other properties, and an import does not replace them. Import "
+                    "to another path "
                     "(--at), or remove the node.",
                     path=path,
                 )
