@@ -26,6 +26,7 @@ from tests.support.seeds import random_of_test
 def _shrink(monkeypatch: pytest.MonkeyPatch, chance: random.Random) -> None:
     """Make all batches small, so that a small tree takes many of them."""
     monkeypatch.setattr(log, "BATCH", chance.choice((2, 5, 1000)))
+    monkeypatch.setattr(log, "FIRST_BATCH", chance.choice((1, 20)))
     monkeypatch.setattr(log, "HEAD_START", chance.choice((0, 1, 4)))
     monkeypatch.setattr(subtree_revisions, "ROWS", chance.choice((1, 3, 1000)))
     monkeypatch.setattr(subtree_revisions, "VERSIONS", chance.choice((1, 2, 16)))
