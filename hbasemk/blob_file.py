@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hbasemk.errors import InvalidValueError
@@ -21,6 +22,7 @@ class _BlobFile(io.RawIOBase):
         self._blob = blob
         self._end = blobs.length(blob)
         self._position = 0
+        self._end_is_checked = False
 
     def readable(self) -> bool:
         """Return True: the stream can be read."""
@@ -36,7 +38,7 @@ class _BlobFile(io.RawIOBase):
         room = memoryview(buffer).cast("B")
         end = min(self._end, self._position + len(room))
         done = 0
-        for piece in self._blobs.pieces(self._blob, self._position, end):
+        for piece in self._pieces(end) if len(room) else ():
             room[done : done + len(piece)] = piece
             done += len(piece)
         self._position += done
@@ -45,7 +47,7 @@ class _BlobFile(io.RawIOBase):
     def readall(self) -> bytes:
         """Read the rest of the blob."""
         self._require_open()
-        rest = b"".join(self._blobs.pieces(self._blob, self._position, self._end))
+        rest = b"".join(self._pieces(self._end))
         self._position += len(rest)
         return rest
 
@@ -59,6 +61,14 @@ class _BlobFile(io.RawIOBase):
             raise InvalidValueError(f"the position in a blob must not be negative, got {begin + offset}")
         self._position = begin + offset
         return self._position
+
+    def _pieces(self, end: int) -> Iterator[bytes]:
+        """Yield the bytes from the position to ``end``; check once, at the end, that there are no more."""
+        if self._position < self._end:
+            yield from self._blobs.pieces(self._blob, self._position, end, self._end)
+        elif not self._end_is_checked:
+            self._blobs.check_end(self._blob, self._end)
+        self._end_is_checked |= end == self._end
 
     def _require_open(self) -> None:
         if self.closed:

@@ -21,22 +21,27 @@ class RepositoryBlobs:
         self._instance = instance
         self._blobs = instance.blobs
 
-    def write(self, content: BinaryIO | bytes | bytearray | memoryview) -> BlobRef:
+    def write(self, content: BinaryIO | bytes | bytearray | memoryview, *, replace: bool = False) -> BlobRef:
         """Store ``content``, bytes or the rest of a binary stream; return the reference to keep in a property.
 
-        A stream is read to its end, in bounded memory, and not closed. Raises InvalidValueError for anything else, such as
-        a stream of text.
+        A stream is read to its end, in bounded memory, and not closed. If ``replace`` is True, store the content even if the
+        repository has it; this repairs a damaged blob. Raises InvalidValueError for anything else than bytes or a binary
+        stream, such as a stream of text.
         """
+        arguments.flag(replace, "replace")
         if not isinstance(content, (bytes, bytearray, memoryview)) and not callable(getattr(content, "read", None)):
             raise InvalidValueError(
                 "content must be bytes, or a binary stream such as open(path, 'rb') or io.BytesIO(data), not "
                 f"{type(content).__name__}"
             )
         stream = io.BytesIO(bytes(content)) if isinstance(content, (bytes, bytearray, memoryview)) else content
-        return BlobRef(self._blobs.write(stream))
+        return BlobRef(self._blobs.write(stream, replace=replace))
 
     def read(self, ref: BlobRef | str, position: int = 0, length: int | None = None) -> bytes:
-        """Return ``length`` bytes (None: all) of the blob ``ref`` from byte ``position`` on. Raises BlobNotFoundError."""
+        """Return ``length`` bytes (None: all) of the blob ``ref`` from byte ``position`` on.
+
+        Raises BlobNotFoundError, also if chunks are missing, and FormatError if the blob has bytes beyond its length.
+        """
         _check_range(position, length)
         return self._blobs.read(_id(ref), position, length)
 
@@ -44,7 +49,7 @@ class RepositoryBlobs:
         """Return an iterator over the same bytes as :meth:`read`, in pieces of at most 1 MiB, in bounded memory.
 
         ``ref`` is the reference or id of the blob; ``position`` and ``length`` (None: all) are in bytes. Raises
-        BlobNotFoundError.
+        BlobNotFoundError and FormatError as :meth:`read`.
         """
         _check_range(position, length)
         return self._blobs.stream(_id(ref), position, length)
@@ -53,7 +58,8 @@ class RepositoryBlobs:
         """Return the content of the blob ``ref`` as a binary stream, like ``open(path, "rb")`` for a file.
 
         ``ref`` is the reference or id of the blob. The stream can be positioned, reads only the parts that are requested, and
-        holds at most 1 MiB of them. One round trip to open it. Raises BlobNotFoundError, also for a later read.
+        holds at most 1 MiB of them. One round trip to open it. Raises BlobNotFoundError and FormatError as :meth:`read`, also
+        for a later read.
         """
         return open_blob(self._blobs, _id(ref))
 

@@ -89,7 +89,7 @@ class BlobsCheck:
             yield Problem(kinds.BLOB_ROW, name, "", f"the row {key.hex()} holds cells other than those of a blob")
         elif len(key) == KEY:
             if len(cell.value) != 8:
-                yield Problem(kinds.BLOB_LENGTH, name, "", f"its length {cell.value[:40].hex()!r} cannot be read")
+                yield _damage(kinds.BLOB_LENGTH, name, f"its length {cell.value[:40].hex()!r} cannot be read")
                 blob.wrong = "length"
             blob.length = int.from_bytes(cell.value[:8], "big")
         else:
@@ -103,12 +103,12 @@ class BlobsCheck:
             blob.chunks = number + 1
             blob.size += len(cell.value)
             blob.digest.update(cell.value)
-            expected = min(CHUNK, blob.length - number * CHUNK)
-            if len(cell.value) != max(expected, 0) and not blob.wrong and not blob.is_doomed:
+            expected = max(min(CHUNK, blob.length - number * CHUNK), 0)
+            if len(cell.value) != expected and not blob.wrong and not blob.is_doomed:
                 detail = (
                     f"chunk {number} has {len(cell.value)} bytes, expected {expected} in a blob of {blob.length} bytes"
                 )
-                yield Problem(kinds.BLOB_LENGTH, name, "", detail)
+                yield _damage(kinds.BLOB_LENGTH, name, detail)
                 blob.wrong = "length"
 
     def _end(self, blob: _Blob) -> Iterator[Problem]:
@@ -129,8 +129,13 @@ class BlobsCheck:
             yield _missing(name, blob.chunks)
         elif blob.digest.digest() != blob.key:
             detail = f"its {blob.length} bytes have the SHA-256 {blob.digest.hexdigest()}"
-            yield Problem(kinds.BLOB_CONTENT, name, "", detail)
+            yield _damage(kinds.BLOB_CONTENT, name, detail)
 
 
 def _missing(name: str, number: int) -> Problem:
-    return Problem(kinds.BLOB_CHUNK, name, "", f"chunk {number} is missing")
+    return _damage(kinds.BLOB_CHUNK, name, f"chunk {number} is missing")
+
+
+def _damage(kind: str, name: str, detail: str) -> Problem:
+    """Return the problem of a blob that only its content can repair."""
+    return Problem(kind, name, "", f"{detail}; to repair it, write its content again with `hbasemk blob put --replace`")

@@ -18,8 +18,9 @@ def blob() -> None:
 
 @blob.command("put")
 @click.argument("file", type=DiskPath(exists=True, dir_okay=False, allow_dash=True), default=STREAM)
+@click.option("--replace", is_flag=True, help="Store the content even if it is stored already; repairs a damaged blob.")
 @click.pass_obj
-def blob_put(session: Session, file: str) -> None:
+def blob_put(session: Session, file: str, replace: bool) -> None:
     """Store a file as a blob and print the blob's id.
 
     Reads FILE (default: standard input). The command rejects the files of the repository itself.
@@ -35,7 +36,7 @@ def blob_put(session: Session, file: str) -> None:
         else:
             stream = stack.enter_context(own_files.open_other(file, session.url, use))
         repository = stack.enter_context(session.open())
-        session.rows([[repository.blobs.write(stream).id]], ["blob"])
+        session.rows([[repository.blobs.write(stream, replace=replace).id]], ["blob"])
 
 
 @blob.command("get")

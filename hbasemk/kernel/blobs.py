@@ -30,6 +30,8 @@ AT_ONCE: Final = 4
 """The number of chunks written or read in one call."""
 DATA: Final[Column] = (schema.DATA, b"data")
 LENGTH: Final[Column] = (schema.DATA, b"length")
+EMPTY: Final = hashlib.sha256().digest()
+"""The key of the blob without content."""
 RENEW_MS: Final = 3_600_000
 """A use that was recorded less than this time ago is not recorded again."""
 
@@ -44,6 +46,10 @@ class Head(NamedTuple):
     def is_complete(self) -> bool:
         """Whether all of the content is stored, and no collector is about to delete it."""
         return self.length is not None and not self.is_doomed
+
+    def has_length(self, length: int) -> bool:
+        """Return whether the blob is complete, and its stored length is this one."""
+        return self.is_complete and self.length is not None and self.length.value == _encode_length(length)
 
     @property
     def is_doomed(self) -> bool:
@@ -62,8 +68,11 @@ class Blobs:
         self._runtime = runtime
         self._latest_ms = latest_ms
 
-    def write(self, stream: BinaryIO, *, durable: bool = True) -> str:
+    def write(self, stream: BinaryIO, *, durable: bool = True, replace: bool = False) -> str:
         """Store the content of a stream and return the blob's id; equal bytes have the same id.
+
+        If ``replace`` is True, store the content even if it is stored already; this repairs a blob with damaged chunks. A
+        stored blob of a wrong length is always repaired.
 
         If ``durable`` is False, the blob may become durable only with the next durable commit, such as the one that refers
         to it. Errors of the stream propagate, and no blob is stored then. The stream is not closed. Raises
@@ -78,13 +87,17 @@ class Blobs:
                 spool.write(block)
                 length += len(block)
             key = digest.digest()
-            while not self._renew(key, head := self.head(key), durable=durable):
-                if not head.is_complete:
-                    spool.rewind()
-                    self._upload(key, spool, self._upload_ms(head))
-                    # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
-                    if self.use(key, head, length, durable=durable):
+            while True:
+                head = self._head(key)
+                if not replace and head.has_length(length):
+                    if self._renew(key, head, durable=durable):
                         break
+                    continue
+                spool.rewind()
+                self._upload(key, spool, self._upload_ms(head))
+                # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
+                if self.use(key, head, length, durable=durable):
+                    break
         return key.hex()
 
     def keep(self, blob: str) -> int:
@@ -101,11 +114,15 @@ class Blobs:
                 return _decode_length(head.length.value, key)
 
     def head(self, key: bytes) -> Head:
-        """Read the first row of a blob. One round trip."""
+        """Read the first row of a blob. One round trip. Raises FormatError if its length cannot be read."""
+        head = self._head(key)
+        if head.length is not None:
+            _decode_length(head.length.value, key)
+        return head
+
+    def _head(self, key: bytes) -> Head:
         (row,) = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH, USED))])
         cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-        if LENGTH in cells:
-            _decode_length(cells[LENGTH].value, key)
         return Head(cells.get(LENGTH), cells.get(USED))
 
     def _renew(self, key: bytes, head: Head, *, durable: bool = True) -> bool:
@@ -120,7 +137,7 @@ class Blobs:
 
     def use(self, key: bytes, head: Head, length: int | None = None, *, durable: bool = True) -> bool:
         """Record that a blob is used, and its length if given, unless ``used`` has changed; return whether it is recorded."""
-        cells = [] if length is None else [NewCell(*LENGTH, length.to_bytes(8, "big"))]
+        cells = [] if length is None else [NewCell(*LENGTH, _encode_length(length))]
         return self._mark(key, head.used, blob_use.alive(self._nonce()), cells, durable=durable)
 
     def doom(self, key: bytes, head: Head, now_ms: int, newest: int) -> bool:
@@ -157,7 +174,7 @@ class Blobs:
         if self._store.check_and_write(schema.BLOBS, USED, expected, put, durable=durable):
             return True
         # After a lost reply, the second attempt finds the value that the first one wrote.
-        used = self.head(key).used
+        used = self._head(key).used
         return used is not None and used.value == value
 
     def _nonce(self) -> bytes:
@@ -188,33 +205,58 @@ class Blobs:
     def read(self, blob: str, position: int = 0, length: int | None = None) -> bytes:
         """Return at most ``length`` (None: all) bytes of a blob from ``position``; fewer at its end, none past it.
 
-        Raises BlobNotFoundError, and InvalidValueError for a negative position or length.
+        Raises BlobNotFoundError, FormatError if the length is damaged, and InvalidValueError for a negative position or length.
         """
         return b"".join(self.stream(blob, position, length))
 
     def stream(self, blob: str, position: int = 0, length: int | None = None) -> Iterator[bytes]:
-        """Yield what :meth:`read` returns, in pieces of at most 1 MiB. One round trip for each four chunks."""
+        """Yield what :meth:`read` returns, in pieces of at most 1 MiB.
+
+        One round trip for the length, and one for each four chunks, or for a read past the end.
+        """
         if position < 0 or (length is not None and length < 0):
             raise InvalidValueError(f"position and length of a blob must not be negative, got {position} and {length}")
         total = self.length(blob)
-        end = total if length is None else min(total, position + length)
-        return self.pieces(blob, position, end)
+        if position >= total and length != 0:
+            self.check_end(blob, total)
+        return self.pieces(blob, position, total if length is None else min(total, position + length), total)
 
-    def pieces(self, blob: str, position: int, end: int) -> Iterator[bytes]:
-        """Yield the bytes of a blob from ``position`` to ``end``, at most its length, in pieces as :meth:`stream` does."""
+    def pieces(self, blob: str, position: int, end: int, total: int) -> Iterator[bytes]:
+        """Yield the bytes of a blob from ``position`` to ``end``, in pieces as :meth:`stream` does.
+
+        ``total`` is the stored length. Raises FormatError if there are bytes beyond it, in a read that reaches it.
+        """
         key = _key(blob)
         while position < end:
             first = position // CHUNK
             last = min(first + AT_ONCE, -(-end // CHUNK))
-            gets = [Get(chunk_key(key, number), columns=(DATA,)) for number in range(first, last)]
-            for number, row in enumerate(self._store.read(schema.BLOBS, gets), start=first):
+            # With a right length that is a multiple of the chunk's, there is no chunk at the end.
+            chunks = self._chunks(key, first, last + 1 if last * CHUNK == total else last)
+            for number, chunk in enumerate(chunks, start=first):
+                _check_end(key, number, chunk, total)
+                if number == last:
+                    break
                 begin = position % CHUNK
                 size = min(CHUNK - begin, end - position)
-                piece = row.cells[0].value[begin : begin + size] if row.cells else b""
+                piece = chunk[begin : begin + size]
                 if len(piece) < size:
                     raise _incomplete(blob, number)
                 position += size
                 yield piece
+
+    def check_end(self, blob: str, total: int) -> None:
+        """Raise FormatError if a blob has bytes beyond ``total``, its stored length. One round trip; none if that is 0."""
+        key = _key(blob)
+        if total > 0:
+            number = total // CHUNK
+            _check_end(key, number, self._chunks(key, number, number + 1)[0], total)
+        elif key != EMPTY:
+            raise schema.damaged("the length of a blob with content is 0", schema.BLOBS, key, LENGTH)
+
+    def _chunks(self, key: bytes, first: int, end: int) -> list[bytes]:
+        """Read the chunks with the numbers from ``first`` to before ``end``; empty for a missing one. One round trip."""
+        gets = [Get(chunk_key(key, number), columns=(DATA,)) for number in range(first, end)]
+        return [row.cells[0].value if row.cells else b"" for row in self._store.read(schema.BLOBS, gets)]
 
     def _length(self, key: bytes) -> int | None:
         row = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH,))])[0]
@@ -257,6 +299,22 @@ def _decode_length(data: bytes, key: bytes) -> int:
     if len(data) != 8:
         raise schema.damaged("the length of a blob is not a number of 8 bytes", schema.BLOBS, key, LENGTH)
     return int.from_bytes(data, "big")
+
+
+def _encode_length(length: int) -> bytes:
+    return length.to_bytes(8, "big")
+
+
+def _check_end(key: bytes, number: int, chunk: bytes, total: int) -> None:
+    """Raise FormatError if a chunk is the one at the end of a blob of ``total`` bytes, and has bytes beyond the end."""
+    if number == total // CHUNK and len(chunk) > total % CHUNK:
+        raise schema.damaged(
+            f"the length of a blob is {total}, but its chunk {number} has bytes beyond that: the length or the chunk is "
+            "damaged",
+            schema.BLOBS,
+            key,
+            LENGTH,
+        )
 
 
 def _missing(blob: str) -> BlobNotFoundError:

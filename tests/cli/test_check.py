@@ -152,6 +152,11 @@ def test_blobs_are_read_when_asked(tool: Tool, tables: Tables) -> None:
     tool("check")
     (found, _) = tool.lines("check", "--blobs", code=1)
     assert (found["kind"], found["path"]) == ("missing chunk of a blob", blob)
+    assert found["detail"].endswith("write its content again with `hbasemk blob put --replace`")
+    assert tool("blob", "put", __file__).strip() == blob
+    assert len(tool.lines("check", "--blobs", code=1)) == 2
+    assert tool("blob", "put", "--replace", __file__).strip() == blob
+    tool("check", "--blobs")
 
 
 def test_a_note_is_not_a_problem(tool: Tool, tables: Tables) -> None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import io
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hbasemk import BlobNotFoundError, BlobRef, InvalidValueError, MicroKernel, Repository
+from hbasemk import BlobNotFoundError, BlobRef, FormatError, InvalidValueError, MicroKernel, Repository
+from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
-from hbasemk.kernel.blobs import CHUNK, DATA, chunk_key
+from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH, chunk_key
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import NewCell, Put, Scan
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
 from tests.support.full_disk import largest_file
 from tests.support.repositories import problems
 
@@ -128,3 +131,123 @@ def test_surplus_bytes_of_a_chunk_are_not_read(repo: Repository) -> None:
     ref = repo.blobs.write(content)
     with stored_chunk(repo, ref, 0, content[:CHUNK] + b"more"):
         assert repo.blobs.read(ref) == content
+
+
+# --- damaged lengths -----------------------------------------------------------------------------------------
+
+
+def put(repo: Repository, key: bytes, *cells: NewCell) -> None:
+    instance_of(repo).store.write(schema.BLOBS, [Put(key, list(cells))])
+
+
+@contextmanager
+def stored_length(repo: Repository, ref: BlobRef, length: int) -> Iterator[None]:
+    """Store a wrong length of a blob, and the right one at the end."""
+    key, right = bytes.fromhex(ref.id), repo.blobs.length(ref)
+    put(repo, key, NewCell(*LENGTH, length.to_bytes(8, "big")))
+    yield
+    put(repo, key, NewCell(*LENGTH, right.to_bytes(8, "big")))
+
+
+@pytest.mark.parametrize("size", [5, CHUNK, CHUNK + 5, 3 * CHUNK, 5 * CHUNK + 1])
+def test_a_length_that_is_too_small_never_cuts_a_read(repo: Repository, size: int) -> None:
+    """Reads ended at the wrong length, without an error."""
+    content = (bytes(range(251)) * (size // 251 + 1))[:size]
+    ref = repo.blobs.write(content)
+    for length in [length for length in (0, 1, size - 1, CHUNK, 4 * CHUNK) if length < size]:
+        with stored_length(repo, ref, length):
+            for position in {0, length, length + 1, size - 1}:
+                for count in (None, 1, size - position):
+                    right = content[position:][:count]
+                    with contextlib.suppress(FormatError):
+                        assert repo.blobs.read(ref, position, count) == right
+                    with contextlib.suppress(FormatError), repo.blobs.open(ref) as stream:
+                        stream.seek(position)
+                        assert stream.read(count) == right
+            with pytest.raises(FormatError, match="the length of a blob") as raised:
+                repo.blobs.read(ref)
+            assert raised.value.row == bytes.fromhex(ref.id)
+            assert repo.blobs.read(ref, length, 0) == b""
+
+
+@pytest.mark.parametrize("size", [0, 5, CHUNK, 5 * CHUNK, 5 * CHUNK + 1])
+def test_reads_to_the_end_and_past_it(size: int) -> None:
+    """A read past the end reads the chunk at the end, but a stream that has read to the end does not."""
+    store = CountingStore(MemoryStore())
+    with Repository(store, poll_interval=0) as repo:
+        content = (bytes(range(251)) * (size // 251 + 1))[:size]
+        ref = repo.blobs.write(content)
+        for position in (0, 1, size - 1, size, size + 1, size + CHUNK):
+            if position >= 0:
+                assert repo.blobs.read(ref, position) == content[position:]
+        store.take()
+        assert repo.blobs.read(ref) == content
+        calls = 1 + -(-size // (4 * CHUNK))
+        assert store.take() == {("read", "blobs"): calls}
+        with repo.blobs.open(ref) as stream:
+            assert stream.read() == content
+            assert stream.read() == stream.read(1) == b""
+        assert store.take() == {("read", "blobs"): calls}
+        with repo.blobs.open(ref) as stream:
+            stream.seek(size)
+            assert stream.read() == stream.read(1) == b""
+        assert store.take() == {("read", "blobs"): 1 + (size > 0)}
+
+
+# --- repair --------------------------------------------------------------------------------------------------
+
+
+def damage(repo: Repository) -> list[str]:
+    return [problem.detail for problem in IntegrityCheck(instance_of(repo)).run()]
+
+
+@pytest.mark.parametrize("length", [b"", b"many", bytes(8), (7).to_bytes(8, "big"), (2**40).to_bytes(8, "big")])
+def test_writing_again_repairs_a_damaged_length(length: bytes) -> None:
+    """It reported success and left the blob unreadable, or raised the error of the damage."""
+    store = CountingStore(MemoryStore())
+    with Repository(store, poll_interval=0) as repo:
+        content = b"content" * (CHUNK // 3)
+        ref = repo.blobs.write(content)
+        put(repo, bytes.fromhex(ref.id), NewCell(*LENGTH, length))
+        assert repo.blobs.write(content) == ref
+        assert repo.blobs.read(ref) == content
+        assert damage(repo) == []
+        store.take()
+        repo.blobs.write(content)
+        assert store.take() == {("read", "blobs"): 1, ("check_and_write", "blobs"): 1}
+
+
+def _cut(repo: Repository, key: bytes) -> None:
+    put(repo, chunk_key(key, 1), NewCell(*DATA, b"cut"))
+
+
+def _other_bytes(repo: Repository, key: bytes) -> None:
+    put(repo, chunk_key(key, 1), NewCell(*DATA, b"x" * CHUNK))
+
+
+def _lost(repo: Repository, key: bytes) -> None:
+    store, row = instance_of(repo).store, chunk_key(key, 1)
+    (cell,) = store.read(schema.BLOBS, [Get(row, columns=(DATA,))])[0].cells
+    store.delete(schema.BLOBS, [Delete(row, [CellVersion(*DATA, cell.timestamp)])])
+
+
+@pytest.mark.parametrize("harm", [_cut, _other_bytes, _lost])
+def test_replacing_the_content_repairs_what_the_check_finds(
+    repo: Repository, harm: Callable[[Repository, bytes], None]
+) -> None:
+    """No call repaired damaged chunks: writing the content again found the blob stored."""
+    content = b"content" * (CHUNK // 3)
+    ref = repo.blobs.write(content)
+    harm(repo, bytes.fromhex(ref.id))
+    (found,) = damage(repo)
+    assert "write its content again with `hbasemk blob put --replace`" in found
+    repo.blobs.write(content)
+    assert damage(repo) == [found]
+    assert repo.blobs.write(content, replace=True) == ref
+    assert repo.blobs.read(ref) == content
+    assert damage(repo) == []
+
+
+def test_replace_is_a_bool(repo: Repository) -> None:
+    with pytest.raises(TypeError, match="replace"):
+        repo.blobs.write(b"", replace=1)  # type: ignore[arg-type]
