@@ -14,6 +14,7 @@ from hbasemk.errors import (
     InvalidRevisionError,
     InvalidValueError,
     RevisionCollectedError,
+    UnknownRevisionError,
 )
 from hbasemk.format import limits, paths, revisions
 from hbasemk.format.node import NodeState
@@ -191,8 +192,7 @@ class MicroKernel:
             view = at if isinstance(at, View) else self._view(at, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
-            revision, path = known
-            view = instance.at(revision)
+            return self._locate_hash(path, *known)
         else:
             token, _, rest = path.partition(":")
             last_change = _revision_of_token(token) if rest.startswith("/") else None
@@ -206,6 +206,23 @@ class MicroKernel:
             if instance.subtree_token(view, path) != token:
                 view = instance.at(last_change)
         top = instance.node(view, path)
+        return None if top is None else (view, top)
+
+    def _locate_hash(self, value: str, revision: int, path: str) -> tuple[View, NodeState] | None:
+        """Find a subtree by its hash, in the last snapshot that showed it, or in the head if that one no longer exists.
+
+        Round trips as a read; in the second case also those of :meth:`SubtreeHashes.of`.
+        """
+        instance = self._instance()
+        try:
+            view = instance.at(revision)
+            top = instance.node(view, path)
+        except UnknownRevisionError:
+            # Collected, or of a branch that has ended. What has not changed since is also in the head.
+            view = instance.head()
+            top = instance.node(view, path)
+            if top is None or instance.subtree_hashes(view, top, [])[path] != value:
+                raise
         return None if top is None else (view, top)
 
     # --- changing ----------------------------------------------------------------------------------------

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hbasemk import MicroKernel
+from hbasemk import MicroKernel, RevisionCollectedError
+from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
+from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.microkernel import random_change
 from tests.support.repositories import Instances
@@ -96,3 +99,41 @@ def test_the_hash_of_a_subtree_costs_what_has_changed(opened: Instances) -> None
     assert sum(store.take().values()) <= 1
     assert store.traffic("journal").rows_read <= 1
     assert shown(kernel, depth=0, path="/a") == shown(other, depth=0, path="/a")
+
+
+def test_a_hash_is_found_after_the_revision_that_showed_it_was_collected(
+    writer_and_reader: tuple[MicroKernel, MicroKernel],
+) -> None:
+    """A client that kept a hash for longer than the retention lost it, though the subtree had not changed."""
+    writer, kernel = writer_and_reader
+    writer.commit("", '+"/a":{"p":1} +"/b":{"q":1,"c":{}} +"/d":{}')
+    if kernel is not writer:
+        kernel.repository.refresh()
+    changed, unchanged, removed = (shown(kernel, None, 0, path)[":hash"] for path in ("/a", "/b", "/d"))
+    for number in (2, 3):
+        time.sleep(0.1)
+        writer.commit("", f'^"/a/p":{number}')
+    time.sleep(0.1)
+    writer.commit("", '-"/d" +"/e":{}')
+    Collector(instance_of(writer.repository)).run(1)
+    if kernel is not writer:
+        kernel.repository.refresh()
+    assert json.loads(str(kernel.get_nodes(unchanged))) == {
+        **{"q": 1, ":childNodeCount": 1},
+        "c": {":childNodeCount": 0},
+    }
+    for value in (changed, removed):
+        with pytest.raises(RevisionCollectedError):
+            kernel.get_nodes(value)
+
+
+def test_a_hash_that_a_branch_showed_last_is_found_after_the_branch_has_ended(opened: Instances) -> None:
+    kernel = MicroKernel(opened())
+    kernel.commit("", '+"/a":{"p":1} +"/b":{}')
+    value = shown(kernel, None, 0, "/a")[":hash"]
+    branch = kernel.commit("", '^"/b/x":1', kernel.branch())
+    assert shown(kernel, branch, 0, "/a")[":hash"] == value
+    repo = kernel.repository
+    repo.resume_branch(branch).abandon()
+    repo.sweep_branches(0)
+    assert json.loads(str(kernel.get_nodes(value)))["p"] == 1
