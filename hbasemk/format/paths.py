@@ -55,6 +55,8 @@ def check_property(path: str) -> str:
     try:
         return check_path(path)
     except InvalidPathError:
+        if not isinstance(path, str):
+            raise
         owner, _, last = path.rpartition("/")
         if not is_path(owner or ROOT) or not _is_name(last) or join(owner or ROOT, last) != path:
             raise

@@ -29,7 +29,8 @@ _LONGEST_PLAIN = 2_000
 def write(operations: Iterable[Operation]) -> str:
     """Write ``operations`` as JSOP, one per line.
 
-    Raises InvalidPathError and InvalidValueError for paths, names and values that the parser would reject.
+    Raises InvalidPathError and InvalidValueError for paths, names and values that the parser would reject, and TypeError for
+    an operation or node of a wrong type.
     """
     return "".join(pieces(operations))
 
@@ -55,7 +56,10 @@ def write_value(value: Writable) -> str:
 
 
 def write_node(node: JsonNode) -> str:
-    """Write ``node`` with its subtree as JSON; raise InvalidPathError or InvalidValueError for invalid names and values."""
+    """Write ``node`` with its subtree as JSON.
+
+    Raises InvalidPathError and InvalidValueError for invalid names and values, and TypeError for a node that is no JsonNode.
+    """
     return "".join(_node_pieces(node))
 
 
@@ -78,6 +82,8 @@ def _node_pieces(node: JsonNode) -> Iterator[str]:
 
 def _begin(node: JsonNode) -> str:
     """Return a node's opening brace and properties."""
+    if not isinstance(node, JsonNode):
+        raise TypeError(f"a node must be a JsonNode, not {type(node).__name__} {limits.shown(node)}")
     if not node.properties.keys().isdisjoint(node.children):
         duplicates = sorted(node.properties.keys() & node.children.keys())
         raise InvalidValueError(

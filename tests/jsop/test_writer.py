@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,30 @@ def test_a_name_is_a_property_or_a_child_never_both() -> None:
 def test_an_invalid_operation_is_not_written() -> None:
     with pytest.raises(TypeError, match="expected AddNode, SetProperty, Remove, Move, Copy or ChangedSubtree$"):
         write(['-"/a"'])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"), [({}, "dict {}"), (None, "NoneType None"), (7, "int 7"), (["x"], r"list \['x'\]")]
+)
+def test_a_node_of_another_type_is_not_written(node: Any, shown: str) -> None:
+    """It was an AttributeError."""
+    build = JsonBuilder()
+    for call in (
+        lambda: write_node(node),
+        lambda: write_node(JsonNode({}, {"a": JsonNode({}, {"b": node})})),
+        lambda: write([AddNode("/a", node)]),
+        lambda: build.node(node),
+    ):
+        with pytest.raises(TypeError, match=f"a node must be a JsonNode, not {shown}$"):
+            call()
+
+
+def test_a_path_of_another_type_is_not_written() -> None:
+    """The path of a removal was an AttributeError, unlike those of the other operations."""
+    wrong: Any = None
+    for operation in (Remove(wrong), SetProperty(wrong, "p", "x"), Move(wrong, "/a"), AddNode(wrong, JsonNode())):
+        with pytest.raises(InvalidPathError, match="None is not a valid path"):
+            write([operation])
 
 
 def test_quoted_text_is_valid_json() -> None:
