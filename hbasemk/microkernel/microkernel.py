@@ -151,7 +151,8 @@ class MicroKernel:
 
         At ``depth`` 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth
         -1 omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
-        node. ``filter`` is a JSON text of globs. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned.
+        node. ``filter`` is a JSON text of globs. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned; the
+        revision then has no effect.
         Raises InvalidValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of
         nodes.
         """
@@ -188,6 +189,9 @@ class MicroKernel:
 
     def _locate(self, path: str, at: str | View | None) -> tuple[View, NodeState] | None:
         instance = self._instance()
+        if at is not None and not isinstance(at, View):
+            # A token names its own snapshot, but a wrong argument is an error there, too.
+            revision_of(at, "revision_id")
         if path.startswith("/"):
             view = at if isinstance(at, View) else self._view(at, "revision_id")
             paths.check_path(path)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from hbasemk import HbasemkError, InvalidValueError, Repository
+from hbasemk import HbasemkError, InvalidRevisionError, InvalidValueError, Repository
 from hbasemk.maintenance import LiveInstance
 from hbasemk.microkernel import MicroKernel
 from hbasemk.store.memory import MemoryStore
@@ -99,6 +100,18 @@ def test_an_error_names_an_invalid_revision_id(mk: Cluster, bad: Any) -> None:
     ):
         with pytest.raises(HbasemkError, match="not a revision id"):
             call()
+
+
+@pytest.mark.parametrize("token", [":hash", ":id"])
+@pytest.mark.parametrize("bad", [5, b"0000000000000000", "x", ""])
+def test_a_token_does_not_hide_an_invalid_revision_id(mk: Cluster, token: str, bad: Any) -> None:
+    """The argument had no effect, and no error."""
+    kernel = mk.kernels[0]
+    kernel.repository.refresh()
+    shown = json.loads(str(kernel.get_nodes("/test", filter=f'{{"properties":["{token}"]}}')))[token]
+    assert kernel.get_nodes(shown) == kernel.get_nodes(shown, kernel.get_head_revision())
+    with pytest.raises(InvalidRevisionError, match="^revision_id: .* is not a revision id"):
+        kernel.get_nodes(shown, bad)
 
 
 # --- streams ---------------------------------------------------------------------------------------------
