@@ -110,8 +110,7 @@ class Transaction:
         if self._expected.setdefault(path, version) != version:
             raise InvalidChangeError(
                 f"the transaction expects version {self._expected[path] or 'None'} of {shortened(path)} already, so it "
-                "cannot expect "
-                f"{version or 'None'} too; give one of them",
+                f"cannot expect {version or 'None'} too; give one of them",
                 path=path,
             )
         self._take(Expect(path, version))

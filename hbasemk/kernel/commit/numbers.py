@@ -82,8 +82,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
     ):
         raise InvalidChangeError(
             f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted by {limits.shown(by)}: the "
-            "amount must be an int or a "
-            "finite float",
+            "amount must be an int or a finite float",
             path=path,
         )
     if data is not None and exact.of_value(data) is None:

@@ -251,8 +251,7 @@ class JsonImport:
             elif not _is_same(path, there, wanted):
                 raise InvalidChangeError(
                     f"{shortened(path)} already exists with other properties, and an import does not replace them. Import "
-                    "to another path "
-                    "(--at), or remove the node.",
+                    "to another path (--at), or remove the node.",
                     path=path,
                 )
             # For equal values this writes nothing, but the commit depends on them.
