@@ -29,8 +29,8 @@ def watermark_past_rows_that_came_after_the_scan(patch: pytest.MonkeyPatch) -> N
 
 
 def watermark_past_unswept_revisions(patch: pytest.MonkeyPatch) -> None:
-    def scan_all(store: Any, table: str, scan: Any) -> Any:
-        rows = abc.scan_all(store, table, scan)
+    def scan_all(store: Any, table: str, scan: Any, first: int | None = None) -> Any:
+        rows = abc.scan_all(store, table, scan, first)
         # The scan for late rows has no start; it still finds them.
         return rows if scan.start is None else (row for row in rows if not unswept(row))
 
