@@ -16,7 +16,8 @@ from hbasemk.testing.history.records import History, HistoryError
 def main(files: tuple[Path, ...]) -> None:
     """Check the FILES of one history (for example, a file for each process) and print a counterexample for each anomaly.
 
-    The exit status is 1 if there is an anomaly.
+    The exit status is 1 if there is an anomaly. If a process was killed after a commit that removed a key, and before it
+    recorded the revision, reads of the removal look like anomalies. A conductor resolves such outcomes before it checks.
     """
     try:
         history = History.load(files)
