@@ -189,7 +189,7 @@ class MicroKernel:
 
     def _locate(self, path: str, at: str | View | None) -> tuple[View, NodeState] | None:
         instance = self._instance()
-        if at is not None and not isinstance(at, View):
+        if not path.startswith("/") and at is not None and not isinstance(at, View):
             # A token names its own snapshot, but a wrong argument is an error there, too.
             revision_of(at, "revision_id")
         if path.startswith("/"):

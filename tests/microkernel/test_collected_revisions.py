@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from hbasemk import MicroKernel, RevisionCollectedError
 from hbasemk.check import IntegrityCheck
-from hbasemk.kernel.collection.collector import Collector
 from hbasemk.repository import instance_of
+from tests.support.microkernel import collect_after
 
 
 def _collected(kernel: MicroKernel) -> list[str]:
     """Make six revisions, and collect the first; the horizon is then one of the later ones."""
-    revisions = [kernel.commit("", '+"/a":{}')]
-    for number in range(4):
-        time.sleep(0.1)
-        revisions.append(kernel.commit("", f'^"/a/p":{number}'))
-    Collector(instance_of(kernel.repository)).run(1)
+    revisions = [kernel.commit("", '+"/a":{}'), *collect_after(kernel, *(f'^"/a/p":{number}' for number in range(4)))]
     revisions.append(kernel.commit("", '^"/a/p":4'))
     assert [str(problem) for problem in IntegrityCheck(instance_of(kernel.repository)).run()] == []
     return revisions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 
 from hbasemk import MicroKernel, RevisionCollectedError
 from hbasemk.check import IntegrityCheck
-from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.reading import last_changes
 from hbasemk.kernel.reading.last_changes import LastChanges
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.microkernel import Cluster, random_change
+from tests.support.microkernel import Cluster, collect_after, random_change
 from tests.support.repositories import Instances
 from tests.support.seeds import random_of_test
 
@@ -137,12 +135,7 @@ def test_an_id_whose_revision_was_collected_is_refused_unless_its_subtree_is_unc
     writer, kernel = writer_and_reader
     writer.commit("", '+"/a":{"p":1} +"/b":{"q":1}')
     changed, unchanged = (shown(writer, path, depth=0)[":id"] for path in ("/a", "/b"))
-    for number in (2, 3):
-        time.sleep(0.1)
-        writer.commit("", f'^"/a/p":{number}')
-    time.sleep(0.1)
-    writer.commit("", '+"/c":{}')
-    Collector(instance_of(writer.repository)).run(1)
+    collect_after(writer, '^"/a/p":2', '^"/a/p":3', '+"/c":{}')
     if kernel is not writer:
         kernel.repository.refresh()
     with pytest.raises(RevisionCollectedError) as raised:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hbasemk import MicroKernel, RevisionCollectedError
-from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
-from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
-from tests.support.microkernel import random_change
+from tests.support.microkernel import collect_after, random_change
 from tests.support.repositories import Instances
 from tests.support.seeds import random_of_test
 
@@ -110,12 +107,7 @@ def test_a_hash_is_found_after_the_revision_that_showed_it_was_collected(
     if kernel is not writer:
         kernel.repository.refresh()
     changed, unchanged, removed = (shown(kernel, None, 0, path)[":hash"] for path in ("/a", "/b", "/d"))
-    for number in (2, 3):
-        time.sleep(0.1)
-        writer.commit("", f'^"/a/p":{number}')
-    time.sleep(0.1)
-    writer.commit("", '-"/d" +"/e":{}')
-    Collector(instance_of(writer.repository)).run(1)
+    collect_after(writer, '^"/a/p":2', '^"/a/p":3', '-"/d" +"/e":{}')
     if kernel is not writer:
         kernel.repository.refresh()
     assert json.loads(str(kernel.get_nodes(unchanged))) == {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
 from hbasemk import MicroKernel
+from hbasemk.kernel.collection.collector import Collector
+from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 
 
@@ -53,3 +56,13 @@ def random_change(chance: random.Random, kernel: MicroKernel, number: int, added
     if len(existing) > 40:
         texts = [f'-"{chance.choice(existing[1:])}"']
     return kernel.commit("", chance.choice(texts))
+
+
+def collect_after(kernel: MicroKernel, *changes: str) -> list[str]:
+    """Commit each change some time after the one before, and collect; return the revisions. The horizon is then among them."""
+    made = []
+    for change in changes:
+        time.sleep(0.1)
+        made.append(kernel.commit("", change))
+    Collector(instance_of(kernel.repository)).run(1)
+    return made
