@@ -19,6 +19,8 @@ from tests.support.repositories import problems
 
 AWAY: float = 120.0
 """Seconds for which a process retries during an outage of the store."""
+_PAUSE: float = 0.1
+"""Seconds between two attempts."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,21 @@ class WorkerReport:
     unknown: int
     errors: list[str]
     seconds: float
+
+
+def connect(url: str, **options: Any) -> Repository:
+    """Open a repository; retry while the store is away, as after a start of a gateway on a slow machine.
+
+    `hbasemk.connect` reports at once that a gateway is away or slow; only `run` is expected to retry.
+    """
+    deadline = time.monotonic() + AWAY
+    while True:
+        try:
+            return hbasemk.connect(url, **options)
+        except (StoreNotAppliedError, StoreUnknownError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
 
 
 def fingerprint(repository: Repository) -> str:
@@ -62,11 +79,9 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
                 errors.append(type(error).__name__)
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(0.1)
+                time.sleep(_PAUSE)
 
-    repository = run_with_retries(lambda: hbasemk.connect(url))
-    # connect() fails at once while the gateway is away; only run() is expected to retry.
-    errors.clear()
+    repository = connect(url)
     began = time.monotonic()
     acknowledged = shared = 0
     while acknowledged < commits or not pipe.poll():
@@ -94,7 +109,7 @@ def run(url: str, processes: int, commits: int, meanwhile: Callable[[], None] | 
 
     Each process makes at least ``commits`` commits, and goes on until ``meanwhile`` is done.
     """
-    with hbasemk.connect(url) as repository, repository.transaction() as tx:
+    with connect(url) as repository, repository.transaction() as tx:
         tx.add("/shared", {"count": 0})
         for number in range(processes):
             tx.add(f"/own{number}")
@@ -137,7 +152,7 @@ def _end(
         process.join(60)
         assert process.exitcode == 0
 
-    with hbasemk.connect(url, create=False, poll_interval=0) as fresh:
+    with connect(url, create=False, poll_interval=0) as fresh:
         head = fresh.refresh()
         assert head["/shared"]["count"] == sum(one.shared for one in reports)
         for report in reports:
