@@ -1,7 +1,7 @@
 """The harness: it owns the trees of the systems and compares the systems turn by turn.
 
-In each round of a comparison every system takes one turn, and each round starts with another system. Other load on the machine
-and its temperature therefore affect all systems alike.
+In each round of a comparison every system takes one turn, and each round starts with another system. Operations that are
+compared with each other take turns in the same way. Other load on the machine and its temperature therefore affect all alike.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.registry import Entry
 from benchmarks.results import Result, Run, spread
@@ -24,6 +24,8 @@ from benchmarks.sizes import Sizes
 from benchmarks.system import System
 from benchmarks.workers import Workers
 
+Call: TypeAlias = Callable[[System, int], Any]
+"""What a system does in a turn; the number is the turn's."""
 WARM_UP = 5
 """One warm-up turn for each five measured turns."""
 
@@ -38,6 +40,17 @@ class Contender:
 
     entry: Entry
     system: System
+
+
+@dataclass(slots=True, eq=False)
+class _Measurement:
+    """One operation of one system: the seconds of its measured turns, and of all its turns."""
+
+    operation: str
+    call: Call
+    contender: Contender
+    samples: list[float] = field(default_factory=list)
+    spent: float = 0.0
 
 
 class Harness:
@@ -135,11 +148,11 @@ class Harness:
         self,
         operation: str,
         contenders: Sequence[Contender],
-        call: Callable[[System, int], Any],
+        call: Call,
         *,
         turns: int,
         loops: int = 1,
-        before: Callable[[System, int], Any] | None = None,
+        before: Call | None = None,
         warm_up: bool = True,
     ) -> None:
         """Measure the seconds of ``call(system, turn)``, turn by turn. One call does the operation ``loops`` times.
@@ -147,39 +160,57 @@ class Harness:
         Measured turns count from 0; warm-up turns are negative. Each turn starts with an unmeasured call of ``before``.
         The harness cuts a system short after ``sizes.time_limit`` seconds.
         """
-        self._report(f"{self.scenario}: {operation}")
-        samples: dict[int, list[float]] = {number: [] for number in range(len(contenders))}
-        spent = dict.fromkeys(samples, 0.0)
-        active = list(samples)
+        self.compare_calls({operation: call}, contenders, turns=turns, loops=loops, before=before, warm_up=warm_up)
+
+    def compare_calls(
+        self,
+        calls: Mapping[str, Call],
+        contenders: Sequence[Contender],
+        *,
+        turns: int,
+        loops: int = 1,
+        before: Call | None = None,
+        warm_up: bool = True,
+    ) -> None:
+        """Measure several operations whose times are compared with each other; the rest is as in :meth:`compare`.
+
+        ``calls`` has the call of each operation. In each turn, each system makes all calls, one after another.
+        """
+        measured = [
+            _Measurement(operation, call, contender) for contender in contenders for operation, call in calls.items()
+        ]
+        self._report(f"{self.scenario}: {', '.join(calls)}")
+        active = list(measured)
         gc.collect()
         # The collector skips objects that exist already, so turns do not pay for them.
         gc.freeze()
         try:
             for turn in range(-max(1, turns // WARM_UP) if warm_up else 0, turns):
                 start = turn % max(1, len(active))
-                for number in active[start:] + active[:start]:
-                    contender = contenders[number]
+                for one in active[start:] + active[:start]:
+                    system = one.contender.system
                     try:
                         if before is not None:
-                            before(contender.system, turn)
+                            before(system, turn)
                         start_time = time.perf_counter()
-                        call(contender.system, turn)
+                        one.call(system, turn)
                         taken = time.perf_counter() - start_time
                     except Exception as error:
-                        active.remove(number)
-                        self._not_measured(contender, operation, error)
+                        active.remove(one)
+                        one.samples.clear()
+                        self._not_measured(one.contender, one.operation, error)
                         continue
-                    spent[number] += taken
-                    if turn >= 0 or spent[number] > self.sizes.time_limit:
-                        samples[number].append(taken / loops)
-                    if spent[number] > self.sizes.time_limit:
-                        active.remove(number)
+                    one.spent += taken
+                    if turn >= 0 or one.spent > self.sizes.time_limit:
+                        one.samples.append(taken / loops)
+                    if one.spent > self.sizes.time_limit:
+                        active.remove(one)
         finally:
             gc.unfreeze()
-        for number, contender in enumerate(contenders):
-            if samples[number]:
-                short = "cut short" if len(samples[number]) < turns and number not in active else ""
-                self.record(contender, operation, "s", samples[number], note=short)
+        for one in measured:
+            if one.samples:
+                short = "cut short" if len(one.samples) < turns else ""
+                self.record(one.contender, one.operation, "s", one.samples, note=short)
 
     def record(self, contender: Contender, operation: str, unit: str, samples: Sequence[float], note: str = "") -> None:
         """Record a measurement that a scenario made itself."""

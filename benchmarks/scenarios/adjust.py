@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from benchmarks.harness import Harness
+from benchmarks.harness import Call, Harness
 from benchmarks.scenarios.multiprocess import compare_kinds
 from benchmarks.scenarios.nodes import properties
 from benchmarks.system import System
@@ -33,19 +33,16 @@ def adjust(harness: Harness) -> None:
             system.adjust("/adjust", "number", 1)
 
     harness.prepare(contenders, prepare)
-    harness.compare(
-        "set one number", contenders, lambda system, turn: system.set("/adjust", "other", turn), turns=sizes.turns
-    )
-    harness.compare(
-        "adjust one number", contenders, lambda system, _: system.adjust("/adjust", "number", 1), turns=sizes.turns
-    )
-    harness.compare(
-        "increment one number", contenders, lambda system, _: system.increment("/adjust", "third"), turns=sizes.turns
-    )
-    harness.compare(
-        "adjust an absent number",
+    harness.compare_calls(
+        {
+            "set one number": lambda system, turn: system.set("/adjust", "other", turn),
+            "adjust one number": lambda system, _: system.adjust("/adjust", "number", 1),
+            "increment one number": lambda system, _: system.increment("/adjust", "third"),
+            "adjust an absent number": lambda system, turn: system.adjust(
+                names[turn % SPREAD], f"n{turn // SPREAD}", 1
+            ),
+        },
         contenders,
-        lambda system, turn: system.adjust(names[turn % SPREAD], f"n{turn // SPREAD}", 1),
         turns=sizes.turns,
     )
     _read(harness)
@@ -72,14 +69,21 @@ def _read(harness: Harness) -> None:
         system.read("/adjust")
 
     harness.prepare(contenders, prepare)
-    for path, count in nodes.items():
+    harness.compare_calls(
+        {reading(count): _reader(path, count + 1) for path, count in nodes.items()},
+        contenders,
+        turns=max(1, harness.sizes.turns // 4),
+        before=clear,
+    )
 
-        def read(system: System, _: int, path: str = path, expected: int = count + 1) -> None:
-            found = system.read(path)
-            if found is None or found["number"] != expected:
-                raise ValueError(f"{path} must have the number {expected}, got {found!r}")
 
-        harness.compare(reading(count), contenders, read, turns=max(1, harness.sizes.turns // 4), before=clear)
+def _reader(path: str, expected: int) -> Call:
+    def read(system: System, _: int) -> None:
+        found = system.read(path)
+        if found is None or found["number"] != expected:
+            raise ValueError(f"{path} must have the number {expected}, got {found!r}")
+
+    return read
 
 
 def reading(count: int) -> str:

@@ -35,40 +35,48 @@ def processes(harness: Harness) -> None:
 
 
 def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts: Sequence[int]) -> None:
-    """Commit from each number of processes at once, with each kind of commits; ``kinds`` has their words."""
+    """Commit from each number of processes at once, with each kind of commits; ``kinds`` has their words.
+
+    The kinds take turns too: their rates are compared with each other.
+    """
     sizes = harness.sizes
     contenders = harness.tree(tree, lambda entry: entry.multiprocess)
-    for kind, words in kinds.items():
-        rates: dict[tuple[int, int], list[float]] = {}
-        retries: dict[tuple[int, int], list[float]] = {}
-        active = list(range(len(contenders)))
-        spent = dict.fromkeys(active, 0.0)
-        for turn in range(sizes.rounds):
+    active = {kind: list(contenders) for kind in kinds}
+    rates: dict[tuple[str, int, str], list[float]] = {}
+    retries: dict[tuple[str, int, str], list[float]] = {}
+    spent: dict[tuple[str, str], float] = {}
+    for turn in range(sizes.rounds):
+        for kind, words in kinds.items():
+            chosen = active[kind]
+            start = turn % max(1, len(chosen))
             for count in counts:
-                for number in active[turn % max(1, len(active)) :] + active[: turn % max(1, len(active))]:
-                    contender = contenders[number]
+                for contender in chosen[start:] + chosen[:start]:
+                    entry = contender.entry
                     start_time = time.monotonic()
                     try:
                         rate, retry_count = _round(harness, contender, kind, count, turn)
                     except NotImplementedError:
-                        active.remove(number)
-                        harness.record_missing(contender.entry, operation(words, count), "not possible")
+                        chosen.remove(contender)
+                        harness.record_missing(entry, operation(words, count), "not possible")
                         continue
                     except Exception as error:
-                        active.remove(number)
-                        harness.record_failure(contender.entry, operation(words, count), error)
+                        chosen.remove(contender)
+                        harness.record_failure(entry, operation(words, count), error)
                         continue
-                    rates.setdefault((count, number), []).append(rate)
-                    retries.setdefault((count, number), []).append(retry_count)
-                    spent[number] += time.monotonic() - start_time
-            active = [number for number in active if spent[number] < sizes.time_limit]
+                    rates.setdefault((kind, count, entry.key), []).append(rate)
+                    retries.setdefault((kind, count, entry.key), []).append(retry_count)
+                    spent[kind, entry.key] = spent.get((kind, entry.key), 0.0) + time.monotonic() - start_time
+            active[kind] = [one for one in chosen if spent.get((kind, one.entry.key), 0.0) < sizes.time_limit]
+    for kind, words in kinds.items():
         for count in counts:
-            for number, contender in enumerate(contenders):
-                if (count, number) in rates:
+            for contender in contenders:
+                found = rates.get((kind, count, contender.entry.key))
+                if found is not None:
                     label = operation(words, count)
-                    short = "" if len(rates[count, number]) == sizes.rounds else "cut short"
-                    harness.record(contender, label, "1/s", rates[count, number], short)
-                    harness.record(contender, f"{label}: retries", "retries", retries[count, number])
+                    short = "" if len(found) == sizes.rounds else "cut short"
+                    harness.record(contender, label, "1/s", found, short)
+                    again = retries[kind, count, contender.entry.key]
+                    harness.record(contender, f"{label}: retries", "retries", again)
     harness.drop(tree)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from benchmarks.harness import Contender, Harness
+from benchmarks.harness import Call, Contender, Harness
 from benchmarks.system import System
 from benchmarks.systems.hbasemk import DistributedHbasemk, EmbeddedHbasemk
 from hbasemk.format import schema
@@ -50,9 +50,11 @@ class CountingHarness(Harness):
 
     used: dict[tuple[str, str], dict[str, int]]
 
-    def compare(
-        self, operation: str, contenders: Sequence[Contender], call: Callable[[System, int], Any], **options: Any
-    ) -> None:
+    def compare_calls(self, calls: Mapping[str, Call], contenders: Sequence[Contender], **options: Any) -> None:
+        counted = {operation: self._counted(operation, call) for operation, call in calls.items()}
+        super().compare_calls(counted, contenders, **options)
+
+    def _counted(self, operation: str, call: Call) -> Call:
         largest = self.__dict__.setdefault("used", {}).setdefault((self.scenario, operation), asdict(Traffic()))
 
         def counted(system: System, turn: int) -> None:
@@ -63,7 +65,7 @@ class CountingHarness(Harness):
                 for name, value in asdict(system.counting.traffic(schema.CLUSTER)).items():
                     largest[name] = max(largest[name], value)
 
-        super().compare(operation, contenders, counted, **options)
+        return counted
 
 
 class FailsToSet(EmbeddedHbasemk):

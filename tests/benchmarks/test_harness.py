@@ -1,0 +1,74 @@
+"""The order of turns: systems and operations that are compared with each other take turns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness import Harness
+from benchmarks.registry import Entry
+from benchmarks.results import Run
+from benchmarks.scenarios import multiprocess
+from benchmarks.sizes import TINY, Sizes
+from benchmarks.system import System
+
+ENTRY = Entry("hbasemk", "sqlite", "hbasemk", "benchmarks.systems.hbasemk:EmbeddedHbasemk")
+
+
+def test_operations_of_one_comparison_take_turns(tmp_path: Path) -> None:
+    calls: list[tuple[str, int]] = []
+    before: list[int] = []
+
+    def fail(_: System, turn: int) -> None:
+        if turn == 1:
+            raise RuntimeError("on purpose")
+
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY], str(tmp_path), TINY) as harness:
+        harness.compare_calls(
+            {
+                "one": lambda _, turn: calls.append(("one", turn)),
+                "two": lambda _, turn: calls.append(("two", turn)),
+                "failing": fail,
+            },
+            harness.tree("turns"),
+            turns=3,
+            before=lambda _, turn: before.append(turn),
+        )
+    assert [sorted(calls[place : place + 2]) for place in range(0, len(calls), 2)] == [
+        [("one", turn), ("two", turn)] for turn in (-1, 0, 1, 2)
+    ]
+    assert before == [-1] * 3 + [0] * 3 + [1] * 3 + [2] * 2
+    found = {result.operation: result for result in run.results}
+    assert (found["one"].samples, found["two"].samples) == (3, 3)
+    assert found["failing"].failed
+    assert found["failing"].median is None
+    assert len(run.results) == 3
+
+
+def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[int, str, int]] = []
+
+    def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> tuple[float, int]:
+        calls.append((turn, kind, count))
+        if kind == "missing":
+            raise NotImplementedError
+        return 1.0 + turn, turn
+
+    monkeypatch.setattr(multiprocess, "_round", measured)
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2)) as harness:
+        multiprocess.compare_kinds(harness, "turns", {"a": "first", "missing": "absent", "b": "second"}, [1, 2])
+    assert calls == [
+        *((0, "a", 1), (0, "a", 2), (0, "missing", 1), (0, "b", 1), (0, "b", 2)),
+        *((1, "a", 1), (1, "a", 2), (1, "b", 1), (1, "b", 2)),
+    ]
+    medians = {result.operation: result.median for result in run.results}
+    assert medians == {
+        "1 process absent": None,
+        **{f"{count} first": 1.5 for count in ("1 process", "2 processes")},
+        **{f"{count} first: retries": 0.5 for count in ("1 process", "2 processes")},
+        **{f"{count} second": 1.5 for count in ("1 process", "2 processes")},
+        **{f"{count} second: retries": 0.5 for count in ("1 process", "2 processes")},
+    }
