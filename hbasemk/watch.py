@@ -61,6 +61,7 @@ class Watch(Iterator[LogEntry]):
         self._until = float("inf") if timeout is None else time.monotonic() + timeout
         self._polls = polls
         self._polled_at_end = False
+        self._batch_is_last = False
         self._read: tuple[Batch | None, Sequence[LogEntry]] = (None, ())
         self._last: str | None = None
         self._closed = False
@@ -106,6 +107,7 @@ class Watch(Iterator[LogEntry]):
                     if self._timeout is not None:
                         self._until = time.monotonic() + self._timeout
                         self._polled_at_end = False
+                        self._batch_is_last = False
                     # Nothing here can be interrupted: what is counted is also returned.
                     self._last = entry.revision
                     batch.given += 1
@@ -124,10 +126,18 @@ class Watch(Iterator[LogEntry]):
     def _read_next(self) -> None:
         """Read the next batch of revisions. If it is empty, wait for a short time; a poll that finds a revision ends the wait."""
         instance = self._instance()
-        with TimeLimit(instance.runtime, BRIEFLY):
-            if self._feed.advance(instance).revisions:
+        if self._batch_is_last:
+            if self._polled_at_end or not self._polls:
+                self._closed = True
                 return
+            self._poll(instance, at_end=True)
         left = self._until - time.monotonic()
+        with TimeLimit(instance.runtime, BRIEFLY):
+            batch = self._feed.advance(instance)
+        if batch.revisions:
+            # Commits to other subtrees may arrive as fast as the watch reads them; they must not postpone its end for ever.
+            self._batch_is_last = left <= 0 and batch.reaches_end
+            return
         if left <= 0 and (self._polled_at_end or not self._polls):
             self._closed = True
         elif not self._polls:
@@ -135,10 +145,13 @@ class Watch(Iterator[LogEntry]):
         else:
             self._bell.wait(min(left, POLL_EVERY))
             # The caller may have been busy since the last entry, so that nothing has polled in the whole time.
-            self._polled_at_end = left <= POLL_EVERY
-            if not self._closed:
-                with TimeLimit(instance.runtime, BRIEFLY):
-                    instance.poll()
+            self._poll(instance, at_end=left <= POLL_EVERY)
+
+    def _poll(self, instance: Instance, *, at_end: bool) -> None:
+        self._polled_at_end = at_end
+        if not self._closed:
+            with TimeLimit(instance.runtime, BRIEFLY):
+                instance.poll()
 
     def _is_out_of_reach(self, error: StoreNotAppliedError | StoreUnknownError) -> None:
         if self._wait == FIRST_WAIT:

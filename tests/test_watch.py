@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from hbasemk import InvalidPathError
+from hbasemk.kernel import log
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.journal import Journal
+from hbasemk.kernel.log import LogEntry
 from hbasemk.repository import instance_of
 from tests.support.repositories import Instances
 from tests.support.watches import increments
@@ -52,6 +56,29 @@ def test_commits_of_others_do_not_delay_the_timeout(opened: Instances) -> None:
     finally:
         over.set()
         other.join()
+
+
+@pytest.mark.parametrize("poll_interval", [0, 3600])
+def test_commits_as_fast_as_the_watch_reads_them_do_not_keep_it_from_its_end(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch, poll_interval: float
+) -> None:
+    repo = opened(poll_interval=poll_interval)
+    repo.run(lambda tx: (tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})))
+    entries = log.entries
+    reads: list[int] = []
+
+    def while_another_commits(instance: Instance, revisions: list[int]) -> Iterator[LogEntry]:
+        reads.append(len(revisions))
+        assert len(reads) < 50
+        repo.run(lambda tx: tx.increment("/b", "n"))
+        return entries(instance, revisions)
+
+    monkeypatch.setattr(log, "entries", while_another_commits)
+    with repo.watch("/a", timeout=0) as watch:
+        increments(repo, "known")
+        repo.run(lambda tx: tx.increment("/b", "n"))
+        assert [entry.message for entry in watch] == ["known"]
+    assert len(reads) <= 4
 
 
 @pytest.mark.parametrize("poll_interval", [0, 0.02])

@@ -32,6 +32,11 @@ class Batch:
         self.floor = floor
         self.given = 0
 
+    @property
+    def reaches_end(self) -> bool:
+        """Whether the batch has the last revision that the instance knew."""
+        return self.position is not None
+
 
 class Feed:
     """Delivers the revisions outside an extent and extends it. Only one thread may use it; any may read :attr:`extent`.
