@@ -79,7 +79,7 @@ def _adjusts(run: Run, increments: float) -> Iterator[TargetResult]:
     retries = _median(run, "adjust_processes", f"8 processes {KINDS['adjust one']}: retries", "hbasemk")
     found = "" if retries is None else f"{retries:g} retries"
     yield _result(run, "8 processes adjusting one number: no retries", found, retries == 0 if found else None)
-    for other, least in (("disjoint", 0.9), ("increment one", increments)):
+    for other, least in (("adjust own", 0.9), ("disjoint", 0.9), ("increment one", increments)):
         target = f"8 processes adjusting one number: at least {least:g} times the rate of {KINDS[other]}"
         yield _compared(run, target, rates[other], rates["adjust one"], least=least)
     set_one, adjust_one = (_median(run, "adjust", f"{what} one number", "hbasemk") for what in ("set", "adjust"))

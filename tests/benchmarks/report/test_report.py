@@ -166,6 +166,7 @@ def test_the_targets_of_adjusts(store: str, met: bool) -> None:
 
     found = [
         rate("setting numbers of their own", 1000),
+        rate("adjusting numbers of their own", 1100),
         rate("adjusting one number", 950),
         rate("incrementing one number", 250),
         result("adjust_processes", "8 processes adjusting one number: retries", "hbasemk", 0, "retries"),
@@ -177,7 +178,8 @@ def test_the_targets_of_adjusts(store: str, met: bool) -> None:
     ]
     evaluated = targets.evaluate([run(*found, store=store)])
     assert one(evaluated, "8 processes adjusting one number: no retries").met is True
-    assert one(evaluated, "8 processes adjusting one number: at least 0.9 times").measured == "0.95 times"
+    own = [each for each in evaluated if each.target.endswith("of their own")]
+    assert [(each.measured, each.met) for each in own] == [("0.86 times", False), ("0.95 times", True)]
     # 3.8 times are enough on SQLite, but not on HBase.
     increments = [each for each in evaluated if each.target.endswith("the rate of incrementing one number")]
     assert [(each.measured, each.met) for each in increments] == [("3.80 times", met)]
