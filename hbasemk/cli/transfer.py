@@ -178,10 +178,11 @@ def _import_json(
             done = job.result
             if done.last is not None or done.unknown:
                 least = "at least " if done.unknown else ""
-                last = "" if done.last is None else f", the last one {done.last},"
+                last = "" if done.last is None else f", the last one {done.last}"
                 output.complain(
-                    f"{least}{done.done} of {done.nodes} nodes{last} were imported and stay: {done.added} added and "
-                    f"{done.changed} changed in {output.counted(done.commits, 'commit')}. Run the same command again to continue."
+                    f"imported and kept: {least}{done.done} of {output.counted(done.nodes, 'node')}{last}; {done.added} added "
+                    f"and {done.changed} changed in {output.counted(done.commits, 'commit')}. Run the same command again to "
+                    "continue."
                 )
             raise
     missing, different = result.missing, result.differences

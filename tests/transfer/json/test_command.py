@@ -103,7 +103,7 @@ def test_the_command_reports_its_progress(tmp_path: Path, checked: Checked) -> N
 
     assert ran.returncode == 1
     lines = ran.stderr.decode().splitlines()
-    assert "3 of 5 nodes, the last one /b," in lines[0]
+    assert "3 of 5 nodes, the last one /b;" in lines[0]
     assert lines[1].startswith("hbasemk: /c already exists")
     assert len(lines) == 2
     assert set(stored(url)) == {"/", "/a", "/b", "/c"}
