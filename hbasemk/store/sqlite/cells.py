@@ -1,7 +1,8 @@
 """Read and write cells in SQL tables: one table per column family, clustered by row, qualifier, newest first.
 
-A read steps over a few unwanted versions or columns and then seeks past the rest. So its cost depends on the
-requested cells, not on the length of histories or the width of rows.
+A read steps over a few unwanted versions or columns and then seeks past the rest. Where columns with many versions are near
+each other, one statement seeks from each of them to the next. So the cost of a read depends on the requested cells, not on
+the length of histories or the width of rows.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
 
 MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
+NEAR: Final = 2
+"""If at most so many columns lie between two columns with many versions, a read takes the next columns by seeks alone."""
+AT_ONCE: Final = 64
+"""The number of columns that one statement then reads; it takes twice as long as a scan if they have one version each."""
 MAX_GAPS: Final = 8
 """The number of wide gaps between wanted columns after which a read may decide that they are no neighbours."""
 FEW_COLUMNS: Final = 3
@@ -60,6 +65,7 @@ class Family:
         "last",
         "name",
         "newest",
+        "newest_of_each",
         "onward",
         "table",
         "trim",
@@ -78,6 +84,16 @@ class Family:
         self.exact = f"{column} AND ts >= ? AND ts < ? ORDER BY ts DESC LIMIT ?"
         self.onward = f"{cells} AND qualifier >= ? ORDER BY qualifier, ts DESC"
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
+        # Two seeks for each column, and one for its value, which does not pass through the recursion: it may be large.
+        following = f"SELECT qualifier, ts FROM {table} WHERE row = ?1 AND qualifier >"
+        in_order = "ORDER BY qualifier, ts DESC LIMIT 1"
+        self.newest_of_each = (
+            f"WITH RECURSIVE one (qualifier, ts) AS (SELECT * FROM ({following} ?2 {in_order}) UNION ALL "
+            f"SELECT cell.qualifier, cell.ts FROM one JOIN {table} AS cell ON cell.row = ?1 "
+            f"AND (cell.qualifier, cell.ts) = ({following} one.qualifier {in_order})) "
+            f"SELECT qualifier, ts, (SELECT value FROM {table} WHERE row = ?1 AND qualifier = one.qualifier AND ts = one.ts) "
+            "FROM one"
+        )
         self.last = f"SELECT max(ts) FROM {table} WHERE row = ?"
         if versions == 1:
             # Each column has one SQL row; only a version that is at least as new replaces it.
@@ -353,8 +369,10 @@ def _columns(
     name = family.name
     current: bytes | None = None
     taken = skipped = 0
+    near = NEAR + 1
     # A lower bound may exclude most of a wide row; SQLite then steps over the excluded cells itself.
     ranged = since > 0
+    only_newest = versions == 1 and not ranged and limit < 0
     bounds = (row, since, before) if ranged else (row,)
     first, further = (family.first_ranged, family.further_ranged) if ranged else (family.first, family.further)
     found = sql.execute(first, bounds) if after is None else sql.execute(further, (*bounds, blob(after)))
@@ -363,6 +381,7 @@ def _columns(
             if qualifier != current:
                 current = qualifier
                 taken = skipped = 0
+                near += 1
             if since <= ts < before and taken < versions:
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 if len(cells) == limit:
@@ -381,4 +400,31 @@ def _columns(
             cells += [new_cell(Cell, (name, current, ts, value)) for ts, value in exact]
             if len(cells) == limit:
                 return cells
+        if only_newest and near <= NEAR + 1:
+            last = _newest_of_each(sql, family, row, current, before, cells)
+            if last is None:
+                return cells
+            found, current = last
+        near = 0
         found = sql.execute(further, (*bounds, blob(current)))
+
+
+def _newest_of_each(
+    sql: sqlite3.Connection, family: Family, row: bytearray, after: bytes, before: int, cells: list[Cell]
+) -> tuple[sqlite3.Cursor, bytes] | None:
+    """Append the newest cell below ``before`` of each of the next :data:`AT_ONCE` columns after one.
+
+    Returns the statement, which has not ended, and the last of these columns; None if there are no more columns.
+    """
+    name = family.name
+    left = AT_ONCE
+    found = sql.execute(family.newest_of_each, (row, blob(after)))
+    for qualifier, ts, value in found:
+        if ts < before:
+            cells.append(new_cell(Cell, (name, qualifier, ts, value)))
+        else:
+            cells += _exact(sql, family, row, qualifier, 0, before, 1)
+        left -= 1
+        if not left:
+            return found, qualifier
+    return None
