@@ -36,19 +36,27 @@ class WorkerReport:
     seconds: float
 
 
+def retried(call: Callable[[], Any], failed: Callable[[Exception], None] = lambda _: None) -> Any:
+    """Return the result of a call; repeat it while the store is away. ``failed`` receives each error."""
+    deadline = time.monotonic() + AWAY
+    while True:
+        try:
+            return call()
+        except (StoreNotAppliedError, StoreUnknownError) as error:
+            failed(error)
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE)
+
+
 def connect(url: str, **options: Any) -> Repository:
     """Open a repository; retry while the store is away, as after a start of a gateway on a slow machine.
 
     `hbasemk.connect` reports at once that a gateway is away or slow; only `run` is expected to retry.
     """
-    deadline = time.monotonic() + AWAY
-    while True:
-        try:
-            return hbasemk.connect(url, **options)
-        except (StoreNotAppliedError, StoreUnknownError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
+    repository = retried(partial(hbasemk.connect, url, **options))
+    assert isinstance(repository, Repository)
+    return repository
 
 
 def fingerprint(repository: Repository) -> str:
@@ -65,21 +73,18 @@ def hammer(url: str, number: int, commits: int, pipe: Connection) -> None:
     unknown = 0
 
     def run_with_retries(call: Callable[[], Any]) -> Any:
-        nonlocal unknown
-        deadline = time.monotonic() + AWAY
-        while True:
-            try:
-                return call()
-            except CommitUnknownError as error:
-                unknown += 1
-                errors.append(type(error).__name__)
-                if run_with_retries(partial(repository.outcome, error.revision)) is Outcome.COMMITTED:
-                    return None
-            except (StoreNotAppliedError, StoreUnknownError) as error:
-                errors.append(type(error).__name__)
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_PAUSE)
+        def attempt() -> Any:
+            nonlocal unknown
+            while True:
+                try:
+                    return call()
+                except CommitUnknownError as error:
+                    unknown += 1
+                    errors.append(type(error).__name__)
+                    if run_with_retries(partial(repository.outcome, error.revision)) is Outcome.COMMITTED:
+                        return None
+
+        return retried(attempt, lambda error: errors.append(type(error).__name__))
 
     repository = connect(url)
     began = time.monotonic()
