@@ -135,7 +135,7 @@ class Watch(Iterator[LogEntry]):
         with TimeLimit(instance.runtime, BRIEFLY):
             batch = self._feed.advance(instance)
         if batch.revisions:
-            # Commits to other subtrees may arrive as fast as the watch reads them; they must not postpone its end for ever.
+            # The end does not wait for later commits: those to other subtrees may arrive as fast as the watch reads them.
             self._batch_is_last = left <= 0 and batch.reaches_end
             return
         if left <= 0 and (self._polled_at_end or not self._polls):
