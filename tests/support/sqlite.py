@@ -7,12 +7,23 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Table
+from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put, Table
+from hbasemk.store.sqlite import SqliteStore
 
 MANY: Final = Table("many", (b"c", b"d"), ALL_VERSIONS)
 ONE: Final = Table("one", (b"d",), 1)
 TABLES: Final = [MANY, ONE]
 FLAG: Final = (b"d", b"flag")
+
+
+def statements(store: SqliteStore, gets: list[Get], table: str = "many") -> int:
+    """Return how many statements a read of these gets runs."""
+    made: list[str] = []
+    with store._connections._idle[0].sql as sql:
+        sql.set_trace_callback(made.append)
+        store.read(table, gets)
+        sql.set_trace_callback(None)
+    return sum("SELECT" in one for one in made)
 
 
 def flag(row: bytes, value: bytes = b"1") -> Put:

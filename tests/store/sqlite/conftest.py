@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.sqlite import TABLES
 
@@ -24,3 +25,11 @@ def store(path: Path) -> Iterator[SqliteStore]:
     store.create_tables(TABLES)
     yield store
     store.close()
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    """Return a store in memory with the same tables."""
+    memory = MemoryStore(lambda: 1)
+    memory.create_tables(TABLES)
+    return memory

@@ -10,17 +10,9 @@ from hbasemk.store.abc import Get, NewCell, Page, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.store.sqlite.many_rows import NAMED
-from tests.support.sqlite import TABLES
+from tests.support.sqlite import statements
 
 KEYS = [b"%03d" % number for number in range(150)]
-
-
-@pytest.fixture
-def memory() -> MemoryStore:
-    """Return a store in memory with the same tables."""
-    memory = MemoryStore(lambda: 1)
-    memory.create_tables(TABLES)
-    return memory
 
 
 def shape(chance: random.Random) -> Get:
@@ -84,16 +76,6 @@ def test_named_columns_with_one_version_are_read_as_in_memory(
         one = one._replace(versions=chance.choice((0, 1, 3)))
         gets = [one._replace(row=key) for key in chance.choices([*KEYS, b"absent"], k=chance.choice((7, 8, 64, 100)))]
         assert store.read("one", gets) == memory.read("one", gets), one
-
-
-def statements(store: SqliteStore, gets: list[Get], table: str = "many") -> int:
-    """Return how many statements a read of these gets runs."""
-    made: list[str] = []
-    with store._connections._idle[0].sql as sql:
-        sql.set_trace_callback(made.append)
-        store.read(table, gets)
-        sql.set_trace_callback(None)
-    return sum("SELECT" in one for one in made)
 
 
 SHAPES = [
