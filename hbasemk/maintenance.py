@@ -182,9 +182,9 @@ def _work(
             due = began >= due_at
             unchanged = instance.revalidate()
             changed = not unchanged
-            # Before the poll: what it finds ends their waits.
-            awaited = arrivals.are_awaited()
             if changed or due:
+                # Before the poll: what it finds ends their waits.
+                awaited = arrivals.are_awaited()
                 with TimeLimit(instance.runtime, BRIEFLY):
                     found = changed and bool(instance.poll())
                     busy = time.thread_time() - used

@@ -89,7 +89,8 @@ class Fence:
     def learn(self, horizon: int, began: float) -> None:
         """Record the horizon that a read found; ``began``: when the read began, by the monotonic clock."""
         with self._lock:
-            self._horizon.learn(horizon, self._runtime.monotonic(), self.grace)
+            if horizon > self._horizon.revision:
+                self._horizon.learn(horizon, self._runtime.monotonic(), self.grace)
             self._known_at = max(self._known_at, began)
 
     def learn_trim_level(self, trimmed: int) -> None:

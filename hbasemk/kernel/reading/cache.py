@@ -91,6 +91,8 @@ class NodeCache:
         self._touched: dict[str, int] = {}
         self._horizon = horizon
         self._hits = self._misses = 0
+        self._has_views = False
+        """Whether an entry for one view alone has ever been stored; most caches have none, and most lookups then end sooner."""
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -134,7 +136,7 @@ class NodeCache:
 
     def _in_view(self, path: str, view: View) -> Entry | None:
         """Return the entry for this view alone, or None."""
-        if view.own:
+        if view.own or not self._has_views:
             return None
         key = _key_in_view(path, view)
         return self._young.get(key) or self._promoted(key)
@@ -174,6 +176,7 @@ class NodeCache:
                 key: object = path
                 if since > position:
                     since, key = position, _key_in_view(path, view)
+                    self._has_views = True
                 known = self._drop(key)
                 state_since = names_since = since
                 if state is UNKNOWN:

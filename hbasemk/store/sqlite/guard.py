@@ -53,6 +53,8 @@ class Guard:
         self._room = LogRoom(path)
         self.log_state: LogState | None = None
         """The state of the log as last read from the index."""
+        self._counter: tuple[bytes, int, int | None] = (b"", 0, None)
+        """The change counter returned last, and what it was made of."""
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -210,10 +212,16 @@ class Guard:
         changes the number too. A database without a log changes only if it is opened anew, which
         :meth:`UsedFiles.is_frozen` ensures.
         """
-        if self.locks.index is None:
-            return self.used.opening
-        number = wal_index.commit_number(self.locks.index)
-        return None if number is None else self.used.opening << 8 * wal_index.INDEX_HEADER | number
+        index, opening = self.locks.index, self.used.opening
+        if index is None:
+            return opening
+        known = self._counter
+        header = wal_index.header(index)
+        if known[0] != header or known[1] != opening:
+            number = wal_index.commit_number(header)
+            counter = None if number is None else opening << 8 * wal_index.INDEX_HEADER | number
+            known = self._counter = header, opening, counter
+        return known[2]
 
 
 # --- all guards of this process ----------------------------------------------------------------------------------

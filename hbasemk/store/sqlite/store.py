@@ -95,7 +95,7 @@ class SqliteStore(Store):
 
     def change_counter(self) -> int | None:
         """Return a number made of SQLite's own record of the last commit; takes no lock and runs no SQL."""
-        return self._connections.reading(lambda connection: connection.guard.change_counter())
+        return self._connections.change_counter()
 
     def give_way(self, at_most: float) -> bool:
         """Wait for a time slice if this process commits in a series (decision 54)."""

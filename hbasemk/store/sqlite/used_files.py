@@ -93,6 +93,10 @@ class UsedFiles:
                 return
         raise errors.replaced(self._path, self.lost)
 
+    def is_check_due(self, now: float) -> bool:
+        """Return whether :meth:`check_sometimes` would check the files."""
+        return now - self._checked_at >= CHECK_EVERY
+
     def check_sometimes(self, now: float) -> None:
         """Call :meth:`check` unless that happened within the last :data:`CHECK_EVERY` seconds; for reads."""
         if now - self._checked_at >= CHECK_EVERY:

@@ -56,12 +56,16 @@ def is_sound(before: LogState | None, after: LogState) -> bool:
     return before is not None and after[:2] == before[:2] and after.moved <= before.frames
 
 
-def commit_number(descriptor: int) -> int | None:
+def header(descriptor: int) -> bytes:
+    """Read the part of the index that each commit changes."""
+    return os.pread(descriptor, INDEX_HEADER, 0)
+
+
+def commit_number(header: bytes) -> int | None:
     """Return a number below ``256 ** INDEX_HEADER`` that every commit changes; None for an unknown version of the index.
 
     SQLite's own connections compare the same bytes to notice commits (decision 28).
     """
-    header = os.pread(descriptor, INDEX_HEADER, 0)
     # A truncated index counts as version 0.
     if int.from_bytes(header[:4], sys.byteorder) not in {0, INDEX_VERSION}:
         return None
