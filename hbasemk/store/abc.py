@@ -114,7 +114,8 @@ class Put(NamedTuple):
     """Cells to write into one row atomically.
 
     A store unpacks ``cells``, which may be plain tuples. ``timestamp`` is that of all cells without their own one; None: the
-    server stamps them with its time (ms since 1970).
+    server stamps them with its time (ms since 1970). In a store with transactions they are at least as new as the cells that
+    they replace, so a clock that goes back does not hide them; in others it may.
     """
 
     row: bytes
@@ -153,7 +154,7 @@ class Decision(NamedTuple):
 
     ``unchanged``: a table that keeps arrivals, and an arrival number; the decision applies only if nothing has been written
     to that table after that number. ``with_puts``: other rows of the table that the decision writes too. Their writes are
-    numbered after its own, and a cell without a timestamp is newer than those of its column.
+    numbered after its own.
     """
 
     table: str

@@ -188,7 +188,11 @@ class MemoryStore(Store):
             now = self._now(found)
             self._changes.count += 1
             for put in puts:
-                found.put(put, now)
+                found.put(put, self._not_older(found, put, now))
+
+    def _not_older(self, found: MemoryTable, put: Put, now: int) -> int:
+        """Return the timestamp for cells without one: in a store with transactions, they replace those of their columns."""
+        return max(now, found.newest(put)) if self._transactions else now
 
     def check_and_write(
         self,
@@ -216,7 +220,7 @@ class MemoryStore(Store):
         if (value or None) != (expected or None):
             return False
         self._changes.count += 1
-        found.put(put, now)
+        found.put(put, self._not_older(found, put, now))
         return True
 
     @property
@@ -265,11 +269,10 @@ class MemoryStore(Store):
                 if not self._compare_and_set(deciding, decision.column, decision.expected, decision.put):
                     return 0
                 number = deciding.last_number or 1
-                for put in decision.with_puts:
-                    deciding.put(put, max(self._now(deciding), deciding.newest(put)))
-                now = self._now(found)
-                for put in puts:
-                    found.put(put, now)
+                for written, some in ((deciding, decision.with_puts), (found, puts)):
+                    now = self._now(written)
+                    for put in some:
+                        written.put(put, self._not_older(written, put, now))
             return number
 
     def _has_changed(self, table: str, number: int) -> bool:

@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 from hbasemk.errors import ClosedError, StoreUnusableError
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Delete, DeleteBelow, Get, NewCell, Put, Row, Scan, Store, Table
+from hbasemk.store.abc import (
+    ALL_VERSIONS,
+    CellVersion,
+    Decision,
+    Delete,
+    DeleteBelow,
+    Get,
+    NewCell,
+    Put,
+    Row,
+    Scan,
+    Store,
+    Table,
+)
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from tests.support.interrupting import interrupted_at, place, points_of
@@ -47,12 +60,62 @@ def test_the_given_clock_stamps_cells(store: Store, now: list[int]) -> None:
     ]
 
 
-def test_a_plain_put_with_an_earlier_time_stays_hidden(store: Store, now: list[int]) -> None:
+def test_a_plain_put_with_an_earlier_time_stays_hidden_as_in_hbase(now: list[int]) -> None:
+    store = MemoryStore(lambda: now[0])
     store.create_tables([Table("t", (b"d",), 1)])
     store.write("t", [Put(b"r", [NewCell(*FLAG, b"from the future")])])
     now[0] = 900
     store.write("t", [Put(b"r", [NewCell(*FLAG, b"now")])])
     assert store.read("t", [Get(b"r")])[0].cells[0].value == b"from the future"
+
+
+OTHER = (b"d", b"other")
+
+
+def plainly(store: Store, put: Put) -> None:
+    store.write("t", [put])
+
+
+def by_comparison(store: Store, put: Put) -> None:
+    assert store.check_and_write("t", OTHER, None, put)
+
+
+def beside_a_decision(store: Store, put: Put) -> None:
+    decision = Decision("t", FLAG, None, Put(b"decided", [NewCell(*FLAG, b"x")]))
+    assert store.write_if("t", [put], (), lambda _: True, decision)
+
+
+def as_part_of_a_decision(store: Store, put: Put) -> None:
+    decision = Decision("t", FLAG, None, Put(b"decided", [NewCell(*FLAG, b"x")]), with_puts=[put])
+    assert store.write_if("t", [], (), lambda _: True, decision)
+
+
+def as_a_decision(store: Store, put: Put) -> None:
+    store.write("t", [Put(put.row, [NewCell(*OTHER, b"x")])])
+    assert store.write_if("t", [], (), lambda _: True, Decision("t", OTHER, b"x", put))
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize(
+    "write",
+    [plainly, by_comparison, beside_a_decision, as_part_of_a_decision, as_a_decision],
+    ids=lambda one: one.__name__,
+)
+@pytest.mark.parametrize("versions", [1, ALL_VERSIONS])
+def test_in_a_store_with_transactions_a_cell_replaces_one_from_the_future(
+    kind: str, write: Callable[[Store, Put], None], versions: int, now: list[int], tmp_path: Path
+) -> None:
+    clock = lambda: now[0]  # noqa: E731
+    store = (
+        MemoryStore(clock, transactions=True) if kind == "memory" else SqliteStore(str(tmp_path / "x.db"), clock=clock)
+    )
+    store.create_tables([Table("t", (b"d",), versions)])
+    store.write("t", [Put(b"r", [NewCell(*FLAG, b"from the future"), NewCell(b"d", b"later", b"x", 9_000)])])
+    now[0] = 900
+    write(store, Put(b"r", [NewCell(*FLAG, b"now")]))
+    (cell,) = store.read("t", [Get(b"r", columns=[FLAG])])[0].cells
+    assert (cell.value, cell.timestamp) == (b"now", 1000)
+    store.close()
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10])

@@ -213,13 +213,28 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     return [(tables.get(name), values) for name, values in groups.items()]
 
 
-def newest(sql: sqlite3.Connection, tables: Families, put: Put) -> int:
-    """Return the highest timestamp in the families that a put writes, in its row, or 0."""
-    found = 0
+def not_older(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Put]:
+    """Return puts with timestamps: ``now``, or that of the newest cell which a put replaces, if that is higher.
+
+    So a cell without a timestamp replaces the one before it, although the clock may have gone back since.
+    """
+    return [
+        put if put.timestamp is not None else put._replace(timestamp=_not_older(sql, tables, put, now)) for put in puts
+    ]
+
+
+def _not_older(sql: sqlite3.Connection, tables: Families, put: Put, now: int) -> int:
+    """Return ``now``, or the highest timestamp in the columns that a put writes."""
     row = blob(put.row)
+    found = 0
     for family in {cell[0] for cell in put.cells}:
         found = max(found, sql.execute(tables.get(family).last, (row,)).fetchone()[0] or 0)
-    return found
+    if found <= now:
+        return now
+    for family, qualifier, _, _ in put.cells:
+        newest = sql.execute(tables.get(family).newest, (row, blob(qualifier))).fetchone()
+        now = now if newest is None else max(now, newest[0])
+    return now
 
 
 def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[bytes]) -> int:

@@ -196,7 +196,8 @@ class SqliteStore(Store):
             groups = cells.group_timed(tables, puts)
             connection.begin(durable and self._durable)
             if groups is None:
-                groups = cells.group(tables, puts, self._clock())
+                now = self._clock()
+                groups = cells.group(tables, cells.not_older(connection.sql, tables, puts, now), now)
             cells.insert(connection.sql, groups)
             cells.append_arrivals(connection.sql, tables, [put.row for put in puts])
             connection.commit()
@@ -214,14 +215,13 @@ class SqliteStore(Store):
             connection.begin(durable and self._durable)
             now = self._clock()
             found = connection.sql.execute(newest, (cells.blob(put.row), cells.blob(column[1]))).fetchone()
-            value = None
-            if found is not None:
-                value = found[1]
-                now = max(now, found[0])
+            value = None if found is None else found[1]
             # An empty value counts as absent, as in HBase.
             applied = (value or None) == (expected or None)
             if applied:
-                cells.insert(connection.sql, cells.group(tables, (put,), now))
+                cells.insert(
+                    connection.sql, cells.group(tables, cells.not_older(connection.sql, tables, (put,), now), now)
+                )
                 cells.append_arrivals(connection.sql, tables, (put.row,))
             connection.commit()
             return applied
@@ -275,11 +275,15 @@ class SqliteStore(Store):
             if not applies:
                 sql.execute("ROLLBACK")
                 return 0
-            cells.insert(sql, cells.group(tables, puts, now) if groups is None else groups)
-            cells.insert(sql, cells.group(deciding, (decision.put,), now if found is None else max(now, found[0])))
+            if groups is None:
+                groups = cells.group(tables, cells.not_older(sql, tables, puts, now), now)
+            cells.insert(sql, groups)
+            # Most commits create the row, and have nothing to replace.
+            decided = (decision.put,) if found is None else cells.not_older(sql, deciding, (decision.put,), now)
+            cells.insert(sql, cells.group(deciding, decided, now))
             number = cells.append_arrivals(sql, deciding, (row,))
             for put in decision.with_puts:
-                cells.insert(sql, cells.group(deciding, (put,), max(now, cells.newest(sql, deciding, put))))
+                cells.insert(sql, cells.group(deciding, cells.not_older(sql, deciding, (put,), now), now))
                 cells.append_arrivals(sql, deciding, (put.row,))
             cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()
