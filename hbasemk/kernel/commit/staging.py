@@ -184,6 +184,7 @@ class Staging:
             return
         longer = 0 if target is None else limits.size(target) - limits.size(top.path)
         added = self._path_bytes
+        whole = [top]
         for level in self._reader.levels(self.view, top.path):
             if target is not None:
                 found = [state.path for state in level if state.path not in self._nodes]
@@ -193,8 +194,10 @@ class Staging:
             for state in level:
                 node = self._put(state.path, state)
                 self._nodes[paths.parent(state.path)].staged_children[paths.name(state.path)] = node
-                node.loaded = True
-        top.loaded = True
+                whole.append(node)
+        # Only now: if a read fails, the program may catch the error and go on, and the levels below are unknown.
+        for node in whole:
+            node.loaded = True
 
     def _require(self, path: str) -> StagedNode:
         node = self._node(path)
