@@ -187,6 +187,7 @@ class Branches(BranchCommits):
                 self.require_head(revision)
         net_effects.require_no_marker(nodes, revision)
         plan = change_set.of_nodes(nodes)
+        plan.private = len(state.own)
         if is_noop:
             self._committer.on_base(state.trunk, ReadyChangeSet(noop.without_noop(plan)), message, REBASE)
             if abandons:

@@ -88,6 +88,7 @@ class ChangeSet:
     read. The commit depends on a row without cells but does not write it; ``unchanged`` holds the nodes of those rows.
     ``expected`` holds the versions on which the commit depends, by path (None: no node).
     ``adjusting`` holds the nodes with adjusts, whose slots are not chosen yet (:mod:`hbasemk.kernel.commit.slots`).
+    ``private`` is the number of revisions of the branch that a merge commits: each may have left a version of each column.
     """
 
     rows: list[RowPlan]
@@ -97,6 +98,7 @@ class ChangeSet:
     unchanged: list[StagedNode] = field(default_factory=list)
     expected: Mapping[str, str | None] = field(default_factory=dict)
     adjusting: list[StagedNode] = field(default_factory=list)
+    private: int = 0
 
     def depends_on(self) -> ReadSet:
         """Return what the commit depends on besides ``rows``: what a serializable transaction read, and expected nodes."""
@@ -242,7 +244,9 @@ def _divide(plan: RowPlan) -> Iterator[RowPlan]:
     must_be_absent, plan.must_be_absent = plan.must_be_absent, plan.must_be_absent & plan.depends_on.keys()
     for at in range(COLUMNS, len(columns), COLUMNS):
         depends_on = dict.fromkeys(columns[at : at + COLUMNS])
-        yield RowPlan(plan.path, plan.key, (), depends_on, must_be_absent & depends_on.keys(), plan.since)
+        further = RowPlan(plan.path, plan.key, (), depends_on, must_be_absent & depends_on.keys(), plan.since)
+        further.created = plan.created
+        yield further
 
 
 def _read_back_size(node: StagedNode) -> int:

@@ -22,6 +22,8 @@ from hbasemk.store.sizes import by_size
 
 FEW_VERSIONS: Final = 4
 """Versions of a column in the first read: the commit's own, the view's, and room for a few others."""
+DEEPER: Final = 16
+"""Each further read of a child column, which looks for the newest visible version, reads so many times as many versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +93,8 @@ class _MadeLater(Iterable[Get]):
         return iter(self._make())
 
 
-def _versions_of(depends_on: Iterable[Column]) -> int:
-    return ALL_VERSIONS if schema.LAST_REVISION in depends_on else FEW_VERSIONS
+def _versions_of(depends_on: Iterable[Column], few: int) -> int:
+    return ALL_VERSIONS if schema.LAST_REVISION in depends_on else few
 
 
 def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
@@ -101,22 +103,39 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
     They read from the low bound up, except where an older child column matters.
     """
     probes: list[_Probe] = []
+    few = FEW_VERSIONS + plan.private
     for row in plan.rows:
         if row.depends_on:
             since = 0 if row.must_be_absent else low_bound
-            get = Get(row.key, columns=list(row.depends_on), since=since, versions=_versions_of(row.depends_on))
+            versions = _versions_of(row.depends_on, few)
+            get = Get(row.key, columns=list(row.depends_on), since=since, versions=versions)
             probes.append(
                 _Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created or {})
             )
         if row.name_probe:
-            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
+            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=few)
             probes.append(_Probe(get, only_columns=row.name_probe))
         if row.slot_probe:
-            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=FEW_VERSIONS)
+            get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=few)
             probes.append(_Probe(get, only_columns=_SlotsOf(row.slot_probe)))
     reads = plan.depends_on()
     probes += [_Probe(get, reads=reads) for get in reads.gets(low_bound)]
     return probes
+
+
+def _deeper(probe: _Probe, columns: Sequence[Column], low_bound: int) -> Iterator[_Probe]:
+    """Yield probes for older versions of columns of which a probe has read no visible version.
+
+    Versions below the low bound cannot conflict. But of a child column the newest visible version counts, however old it is.
+    """
+    children = [column for column in columns if column in probe.must_be_absent]
+    others = [column for column in columns if column not in probe.must_be_absent]
+    if children:
+        versions = min(probe.get.versions * DEEPER, ALL_VERSIONS)
+        yield probe._replace(get=probe.get._replace(columns=children, versions=versions))
+    if others:
+        get = probe.get._replace(columns=others, families=None, since=low_bound, versions=ALL_VERSIONS)
+        yield probe._replace(get=get)
 
 
 class Probes(NamedTuple):
@@ -249,8 +268,7 @@ class ReadBack(Committing):
                         observed.slots.append((paths.path_of(row.key), column, version))
             cut_off = [column for column, count in seen.items() if count == probe.get.versions]
             if cut_off and probe.get.versions < ALL_VERSIONS:
-                get = probe.get._replace(columns=cut_off, families=None, since=low_bound, versions=ALL_VERSIONS)
-                incomplete.append(probe._replace(get=get))
+                incomplete += _deeper(probe, cut_off, low_bound)
         return incomplete
 
     def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:

@@ -14,6 +14,7 @@ from hbasemk import (
     Repository,
     Transaction,
 )
+from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust
 from hbasemk.repository import instance_of
@@ -373,3 +374,18 @@ def test_an_increment_conflicts_with_an_adjust(two: tuple[Repository, Repository
     other.adjust("/a", "n", 1)
     with pytest.raises(ConflictError):
         tx.commit()
+
+
+def test_first_adjusts_of_very_many_properties_do_not_conflict(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_set, "COLUMNS", 5)
+    repo = opened()
+    repo.run(lambda tx: tx.add("/n"))
+    both = repo.transaction(), repo.transaction()
+    for tx in both:
+        for number in range(12):
+            tx.adjust("/n", f"p{number}", 1)
+    for tx in both:
+        tx.commit()
+    assert dict(repo.head["/n"]) == {f"p{number}": 2 for number in range(12)}

@@ -64,7 +64,7 @@ def child_not_read_back(patch: pytest.MonkeyPatch) -> None:
 
 
 def only_the_newest_version_read_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("hbasemk.kernel.commit.read_back._versions_of", lambda _: 1)
+    patch.setattr("hbasemk.kernel.commit.read_back._versions_of", lambda *_: 1)
     patch.setattr("hbasemk.kernel.commit.read_back.ALL_VERSIONS", 1)
 
 
