@@ -85,7 +85,7 @@ class Branch:
         """Commit the net effect of the branch to trunk as one revision, and return it.
 
         ``message`` describes the revision (None: the branch's message). A branch without effect makes no revision and stays
-        open, until :meth:`abandon` ends it; the result is then the revision of the head.
+        open, also after a ``with`` block, until :meth:`abandon` ends it; the result is then the revision of the head.
 
         Raises ConflictError and changes nothing if trunk and the branch changed the same property or child; :meth:`rebase`
         shows where.
@@ -105,10 +105,11 @@ class Branch:
         return merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
-        """Move the branch to ``base``, a newer trunk snapshot (None: the newest); return the paths of conflict markers.
+        """Move the branch to ``base``, a trunk snapshot (None: the newest); return the paths of conflict markers.
 
         Where both sides changed the same property or child, the branch takes trunk's value, and a node ``:conflict`` holds its
-        own. Remove the markers before merging. The branch keeps its message.
+        own. Remove the markers before merging. The branch keeps its message. A snapshot that is older than :attr:`base` moves
+        the branch back; a later rebase moves it forward again.
         """
         instance = self._instance()
         if base is None:
