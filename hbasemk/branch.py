@@ -26,7 +26,8 @@ class Branch:
         # A function, because a forked child has an instance of its own.
         self._instance = instance
         self._at = head
-        self._merged: str | None = None
+        # The revision of the branch that was merged, and the result of the merge. It does not hold for a later revision.
+        self._merge_result: tuple[int, str] | None = None
         self._abandoned = False
 
     @property
@@ -37,7 +38,8 @@ class Branch:
     @property
     def merged(self) -> str | None:
         """The trunk revision of the merge; None before it, and after a change that follows a merge without effect."""
-        return self._merged
+        result = self._merge_result
+        return None if result is None or result[0] != self._at else result[1]
 
     @property
     def head(self) -> Snapshot:
@@ -74,15 +76,16 @@ class Branch:
         continues from another writer's revision.
         """
         check_run(change, message, isolation, retry_timeout)
-        self._at, result = run_on_branch(self._instance(), self._at, change, message, isolation, retry_timeout)
-        self._merged = None
+        at = self._at
+        revision, result = run_on_branch(self._instance(), at, change, message, isolation, retry_timeout)
+        self._move(at, revision)
         return result
 
     def merge(self, message: str | None = None) -> str:
         """Commit the net effect of the branch to trunk as one revision, and return it.
 
         ``message`` describes the revision (None: the branch's message). A branch without effect makes no revision and stays
-        open, until :meth:`abandon` ends it; the result is then the revision of the head.
+        open, also after a ``with`` block, until :meth:`abandon` ends it; the result is then the revision of the head.
 
         Raises ConflictError and changes nothing if trunk and the branch changed the same property or child; :meth:`rebase`
         shows where.
@@ -94,22 +97,28 @@ class Branch:
             limits.check_message(message)
         instance = self._instance()
         instance.poll()
-        self._merged = revisions.to_text(instance.merge_branch(self._at, message, abandons=abandons))
-        return self._merged
+        at = self._at
+        merged = revisions.to_text(instance.merge_branch(at, message, abandons=abandons))
+        if at == self._at:
+            # Otherwise another thread has moved the branch after a merge without effect, and may have merged it.
+            self._merge_result = at, merged
+        return merged
 
     def rebase(self, base: Snapshot | None = None) -> list[str]:
-        """Move the branch to ``base``, a newer trunk snapshot (None: the newest); return the paths of conflict markers.
+        """Move the branch to ``base``, a trunk snapshot (None: the newest); return the paths of conflict markers.
 
         Where both sides changed the same property or child, the branch takes trunk's value, and a node ``:conflict`` holds its
-        own. Remove the markers before merging. The branch keeps its message.
+        own. Remove the markers before merging. The branch keeps its message. A snapshot that is older than :attr:`base` moves
+        the branch back; a later rebase moves it forward again.
         """
         instance = self._instance()
         if base is None:
             instance.poll()
         view = instance.head() if base is None else view_of(instance, base, "base")
-        self._at = instance.rebase_branch(self._at, view)
-        self._merged = None
-        return instance.conflict_markers(self._at)
+        at = self._at
+        revision = instance.rebase_branch(at, view)
+        self._move(at, revision)
+        return instance.conflict_markers(revision)
 
     def reset(self, to: str) -> None:
         """Reset the branch to its earlier revision ``to``, in text form.
@@ -118,8 +127,8 @@ class Branch:
 
         Raises BranchError for any other revision, and if another writer has committed to the branch since.
         """
-        self._at = self._instance().reset_branch(self._at, arguments.revision(to, "to"))
-        self._merged = None
+        at = self._at
+        self._move(at, self._instance().reset_branch(at, arguments.revision(to, "to")))
 
     def abandon(self) -> None:
         """Abandon the branch: it accepts no more commits and no merge, and its data is deleted an hour later.
@@ -129,13 +138,21 @@ class Branch:
         self._instance().abandon_branch(self._at)
         self._abandoned = True
 
+    def _move(self, before: int, after: int) -> None:
+        """Continue at ``after``, to which a call has moved the branch from ``before``."""
+        # Threads may share this object. A call that changes nothing must not replace the revision of another thread, which has
+        # moved the branch meanwhile. Of two calls that change the same revision, the store accepts one.
+        if after != before:
+            self._merge_result = None
+            self._at = after
+
     def __enter__(self) -> Branch:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._merged is None and not self._abandoned:
+        if kind is None and self.merged is None and not self._abandoned:
             self._merge(None, abandons=True)
 
     def __repr__(self) -> str:

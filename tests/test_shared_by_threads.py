@@ -9,7 +9,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,8 +17,12 @@ import hbasemk
 from hbasemk import Branch, BranchError, ClosedError, ConflictError, Repository, Snapshot, Transaction
 from hbasemk.check import IntegrityCheck
 from hbasemk.repository import instance_of
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, WrappedStore
 from tests.support.repositories import problems
 from tests.support.seeds import random_of_test
+
+T = TypeVar("T")
 
 STEPS = 40
 """Steps of each thread before the repositories are closed."""
@@ -233,3 +237,50 @@ def test_threads_share_repositories_until_they_are_closed(tmp_path: Path, store:
     assert [error for error in errors if not isinstance(error, ClosedError)] == []
     assert len(errors) == THREADS
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+class PausingStore(WrappedStore):
+    """A store that pauses one thread after its first read of a branch head, until :attr:`go_on` is set."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.paused: threading.Thread | None = None
+        self.has_read, self.go_on = threading.Event(), threading.Event()
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Pause after the call if it is the read of a branch head in the paused thread."""
+        result = do()
+        if threading.current_thread() is self.paused and call == ("read", "journal", 1):
+            self.has_read.set()
+            assert self.go_on.wait(60)
+        return result
+
+
+WITHOUT_EFFECT: dict[str, Callable[[Branch], object]] = {
+    "run": lambda branch: branch.run(lambda _: None),
+    "rebase": lambda branch: branch.rebase(),
+    "reset": lambda branch: branch.reset(branch.revision),
+}
+
+
+@pytest.mark.parametrize("merges", [False, True])
+@pytest.mark.parametrize("call", WITHOUT_EFFECT.values(), ids=WITHOUT_EFFECT)
+def test_a_call_without_effect_does_not_hide_the_commit_of_another_thread(
+    call: Callable[[Branch], object], merges: bool
+) -> None:
+    store = PausingStore()
+    with Repository(store, poll_interval=0) as repo:
+        branch = repo.branch()
+        store.paused = threading.Thread(target=call, args=(branch,))
+        store.paused.start()
+        assert store.has_read.wait(60)
+        branch.run(lambda tx: tx.set("/", "n", 1))
+        newest, merged = branch.revision, branch.merge() if merges else None
+        store.go_on.set()
+        store.paused.join()
+        assert (branch.revision, branch.merged) == (newest, merged)
+        assert dict(branch.head["/"]) == {"n": 1}
+        if not merges:
+            branch.run(lambda tx: tx.set("/", "n", 2))
+            branch.merge()
+            assert dict(repo.head["/"]) == {"n": 2}
