@@ -13,7 +13,7 @@ from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.format.node import NodeState, decode_properties, decode_property
+from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
@@ -168,7 +168,7 @@ class _Rebase:
                 self._changed(node)
         for path, name, mine in self._postponed:
             if self._staging.child(path, name) is None:
-                self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+                self._staging.apply([operations.SetEncoded(path, name, mine)])
             else:
                 self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, mine)
         return change_set.build(self._staging)
@@ -220,7 +220,7 @@ class _Rebase:
         above = self._staging.find(paths.parent(path))
         assert above is not None
         if there is None and above.encoded(paths.name(path)) is None:
-            self._staging.apply([_add(path, node.all_encoded())])
+            self._staging.apply([operations.AddEncoded(paths.check_new(path), node.all_encoded())])
             return
         self._handled.add(path)
         mine = self._subtree(self._state.view, path)
@@ -242,7 +242,7 @@ class _Rebase:
             self._mark_node(ADD_EXISTING_NODE, path, mine)
         else:
             self._staging.apply([operations.RemoveNode(path)])
-            self._staging.apply([_add(one, encoded) for one, encoded in mine.items()])
+            self._staging.apply([operations.AddEncoded(paths.check_new(one), encoded) for one, encoded in mine.items()])
 
     def _changed(self, node: StagedNode) -> None:
         path = node.path
@@ -274,15 +274,14 @@ class _Rebase:
             by = (node.adjusted or {}).get(name, 0)
             if name in node.written:
                 plain = node.written[name]
-                value = None if plain is None else decode_property(path, name, plain)
-                self._staging.apply([operations.SetProperty(path, name, value)])
+                self._staging.apply([operations.SetEncoded(path, name, plain)])
                 if is_only_adjusted and plain is not None and exact.of_value(plain) is not None:
                     by += target.sum - view.sum
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
                 self._repeat(path, name)
             if by:
-                self._staging.apply([operations.Adjust(path, name, by)])
+                self._staging.apply([operations.AdjustExact(path, name, by)])
         elif mine is None:
             if base is not None:
                 kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
@@ -318,14 +317,14 @@ class _Rebase:
         elif target.plain is not None and exact.of_value(target.plain) is None:
             self._markers.add_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
         else:
-            self._staging.apply([operations.Adjust(path, name, node.adjusted[name])])
+            self._staging.apply([operations.AdjustExact(path, name, node.adjusted[name])])
 
     def _set_new(self, path: str, name: str, mine: bytes) -> None:
         """Set a property that trunk lacks; postpone it if trunk has a child of that name."""
         if self._staging.child(path, name) is not None:
             self._postponed.append((path, name, mine))
         else:
-            self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+            self._staging.apply([operations.SetEncoded(path, name, mine)])
 
     # --- helpers -----------------------------------------------------------------------------------------
 
@@ -378,7 +377,3 @@ def _above(path: str) -> Iterable[str]:
     while path != paths.ROOT:
         path = paths.parent(path)
         yield path
-
-
-def _add(path: str, encoded: dict[str, bytes]) -> operations.AddNode:
-    return operations.AddNode(path, {**decode_properties(path, encoded)})
