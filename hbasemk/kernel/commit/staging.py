@@ -379,9 +379,12 @@ class Staging:
         self._load_subtree(self._require(source), target)
         nodes = list(self.subtree(source))
         self._check_room(target, (paths.rebase(node.path, source, target) for node in nodes))
-        before = [(node.path, node.all_encoded()) for node in nodes]
-        for path, encoded in before:
-            self._begin(paths.check_new(paths.rebase(path, source, target))).written.update(encoded)
+        before = []
+        for node in nodes:
+            adjusted = node.all_adjusted()
+            before.append((node.path, node.all_encoded(adjusted), adjusted))
+        for path, encoded, adjusted in before:
+            self._begin(paths.check_new(paths.rebase(path, source, target))).take_properties(encoded, adjusted)
 
     def _check_room(self, target: str, added: Iterable[str]) -> None:
         """Raise LimitError if a commit cannot add nodes at these paths, before it builds any: a copy may double the tree."""
