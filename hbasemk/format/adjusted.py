@@ -94,6 +94,14 @@ class Adjusted(NamedTuple):
         value = self.value()
         return Adjusted(value) if value is not None and self.is_set_to(value) else self
 
+    def without_totals(self) -> tuple[bytes | None, Exact]:
+        """Return a value to set, and the amount of an adjust after it, that make this property where it has no totals.
+
+        The amount is 0 if the value alone is the exact sum, of the same kind.
+        """
+        kept = self.compact()
+        return kept.plain, 0 if kept.plain is None else kept.shift
+
     def create(self) -> Adjusted:
         """Return an absent property after the first part of its first adjust: it is 0."""
         return Adjusted(exact.ZERO, self.sum, self.totals, created=True)

@@ -86,6 +86,7 @@ KINDS: Final = {
         "copy": 4,
     },
     **{"expect": 4, "exists": 2, "get": 3, "properties": 2, "children": 2, "subtree": 1, "load": 2},
+    "copy exactly": 3,
 }
 
 
@@ -134,6 +135,12 @@ class RandomOperations:
             return [("set", path, name, TOO_LONG if self._chance.random() < 0.02 else self.value())]
         if kind in ("increment", "adjust"):
             return [(kind, path, name, self._chance.choice(NUMBERS))]
+        if kind == "copy exactly":
+            # The copy must have the exact sum, which the value does not show.
+            target = self.path(tree, new=True)
+            start, by = self._chance.choice(((2**60 + 1, 0.5), (0.1, 0.2), (None, 0.5), (Json("1.10"), 1)))
+            begin = ("unset", path, name) if start is None else ("set", path, name, start)
+            return [begin, ("adjust", path, name, by), ("copy", path, target), ("adjust", target, name, -by)]
         if kind in ("move", "copy"):
             return [(kind, path, self.path(tree, new=True))]
         if kind == "expect":

@@ -98,6 +98,20 @@ class Staged:
         names = {**self.kept.properties, **self.written, **self.adjusted}
         return {one: value for one in names if (value := self.value(one)) is not None}
 
+    def take(self, other: Staged) -> None:
+        """Give a node whose life begins the properties of another one, with the sums of their adjusts."""
+        for name, value in other.values().items():
+            by = other.adjusted.get(name, Fraction(0))
+            plain: Value | None = other.written.get(name)
+            if plain is None:
+                is_kept = name in other.kept.properties
+                plain = other.kept.properties[name].plain if is_kept else ZERO
+                by += other.kept.shift(name) if is_kept else 0
+            is_sum = bool(by) and exact(value) is not None
+            self.written[name] = plain if is_sum else value
+            if is_sum:
+                self.adjusted[name] = by
+
     def write(self, name: str, value: Value | None) -> None:
         self.adjusted.pop(name, None)
         before = self.kept.properties.get(name)

@@ -195,8 +195,12 @@ class ModelTransaction:
 
     def _copy(self, source: str, target: str) -> None:
         self._require(source)
-        for one, values in self._subtree(source).items():
-            self._begin(target + one[len(source.rstrip("/")) :].rstrip("/")).written.update(values)
+        before = {}
+        for one in self._subtree(source):
+            before[one] = Staged(None)
+            before[one].take(self._node(one))
+        for one, node in before.items():
+            self._begin(target + one[len(source.rstrip("/")) :].rstrip("/")).take(node)
 
     def _expect(self, path: str, version: tuple[int, int] | str | None) -> None:
         """``version`` is a life and a revision, None for no node, or a text for a version that no node has."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from hbasemk.errors import BranchError
 from hbasemk.format import limits, paths
-from hbasemk.format.node import decode_properties, decode_property, encode_property
+from hbasemk.format.node import encode_property
 from hbasemk.kernel.branches.net_effects import MARKER
 from hbasemk.kernel.commit import operations
 from hbasemk.kernel.commit.staged_node import StagedNode
@@ -35,8 +35,7 @@ class ConflictMarkers:
             is_free = is_usual or name != PATH
             if is_free and _fits(holder) and self._staging.child(holder, name) is None:
                 self._begin(holder, None if is_usual else path)
-                value = decode_property(path, name, data)
-                self._staging.apply([operations.SetProperty(holder, name, value)])
+                self._staging.apply([operations.SetEncoded(holder, name, data)])
                 return
         raise _no_place(path)
 
@@ -50,8 +49,7 @@ class ConflictMarkers:
             if self._staging.find(into) is not None:
                 self._staging.apply([operations.RemoveNode(into)])
             for one, encoded in subtree.items():
-                added = operations.AddNode(paths.rebase(one, path, into), {**decode_properties(into, encoded)})
-                self._staging.apply([added])
+                self._staging.apply([operations.AddEncoded(paths.rebase(one, path, into), encoded)])
             return into
         raise _no_place(path)
 

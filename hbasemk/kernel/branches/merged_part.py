@@ -17,7 +17,8 @@ def without(merged: Iterable[StagedNode], effect: Sequence[StagedNode]) -> list[
     for done in merged:
         node = left.get(done.path)
         if node is None:
-            if done.adjusted:
+            # A node that the branch has added and removed again has no number to adjust.
+            if done.adjusted and not done.is_new:
                 node = left[done.path] = StagedNode(done.path, done.base)
                 _leave_out_adjusts(done, node)
         elif _is_whole(done) or _is_whole(node):

@@ -44,7 +44,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
         if now is not None:
             node.is_new = _life(node.base) != now.created
             if node.is_new:
-                node.written.update(now.encoded)
+                node.take_properties(now.encoded, now.adjusted)
             else:
                 for name in {**names, **adjusted[path]}:
                     _change_property(node, name, now.property_of(name), wrote=name in names)

@@ -6,14 +6,15 @@ node named after the kind of conflict holds the branch's value, or the value or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
 from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.format.node import NodeState, decode_properties, decode_property
+from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
@@ -21,6 +22,7 @@ from hbasemk.kernel.branches.conflict_markers import ConflictMarkers
 from hbasemk.kernel.commit import change_set, operations
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import Prediction
+from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.commit.staging import Staging
 from hbasemk.kernel.journal.view import View
@@ -149,7 +151,7 @@ class _Rebase:
         # The roots of subtrees that are handled as a whole.
         self._handled: set[str] = set()
         # Properties with the name of a child that a later step may remove.
-        self._postponed: list[tuple[str, str, bytes]] = []
+        self._postponed: list[tuple[str, str, Adjusted]] = []
 
     def run(self) -> ChangeSet:
         ordered = sorted(self._effect, key=paths.key)
@@ -168,9 +170,9 @@ class _Rebase:
                 self._changed(node)
         for path, name, mine in self._postponed:
             if self._staging.child(path, name) is None:
-                self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+                self._staging.apply(_set_exactly(path, name, mine))
             else:
-                self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, mine)
+                self._markers.add_property(ADD_EXISTING_PROPERTY, path, name, _value(mine))
         return change_set.build(self._staging)
 
     def _needed(self) -> list[str]:
@@ -213,14 +215,15 @@ class _Rebase:
         there = self._staging.find(path)
         if there is not None and there.base is None:
             # An earlier rebase created the same marker as this one: merge them; the newer values stay.
-            for name, data in node.all_encoded().items():
+            for name in node.all_encoded():
                 if there.encoded(name) is None:
-                    self._set_new(path, name, data)
+                    self._set_new(node, name)
             return
         above = self._staging.find(paths.parent(path))
         assert above is not None
         if there is None and above.encoded(paths.name(path)) is None:
-            self._staging.apply([_add(path, node.all_encoded())])
+            adjusted = node.all_adjusted()
+            self._staging.apply(_add_exactly(path, node.all_encoded(adjusted), adjusted))
             return
         self._handled.add(path)
         mine = self._subtree(self._state.view, path)
@@ -233,16 +236,17 @@ class _Rebase:
         if self._owner_gone(path):
             return
         self._handled.add(path)
-        mine = self._subtree(self._state.view, path)
+        mine = self._states(self._state.view, path)
         before = self._subtree(self._state.trunk, path)
         if self._staging.find(path) is None:
-            self._mark_node(CHANGE_DELETED_NODE, path, mine)
+            self._mark_node(CHANGE_DELETED_NODE, path, _encoded(mine))
         elif before != self._subtree(self._target, path):
             self._mark_node(DELETE_CHANGED_NODE, path, before)
-            self._mark_node(ADD_EXISTING_NODE, path, mine)
+            self._mark_node(ADD_EXISTING_NODE, path, _encoded(mine))
         else:
             self._staging.apply([operations.RemoveNode(path)])
-            self._staging.apply([_add(one, encoded) for one, encoded in mine.items()])
+            added = (_add_exactly(one.path, one.encoded, one.adjusted) for one in mine)
+            self._staging.apply([*chain.from_iterable(added)])
 
     def _changed(self, node: StagedNode) -> None:
         path = node.path
@@ -269,20 +273,19 @@ class _Rebase:
         is_only_adjusted = _is_same_set(node.base, there.base, name)
         if is_only_adjusted or target.has_value_of(view):
             if base is None and mine is not None:
-                self._set_new(path, name, mine)
+                self._set_new(node, name)
                 return
             by = (node.adjusted or {}).get(name, 0)
             if name in node.written:
                 plain = node.written[name]
-                value = None if plain is None else decode_property(path, name, plain)
-                self._staging.apply([operations.SetProperty(path, name, value)])
+                self._staging.apply([operations.SetEncoded(path, name, plain)])
                 if is_only_adjusted and plain is not None and exact.of_value(plain) is not None:
                     by += target.sum - view.sum
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
                 self._repeat(path, name)
             if by:
-                self._staging.apply([operations.Adjust(path, name, by)])
+                self._staging.apply([operations.AdjustExact(path, name, by)])
         elif mine is None:
             if base is not None:
                 kind = DELETE_DELETED_PROPERTY if theirs is None else DELETE_CHANGED_PROPERTY
@@ -314,18 +317,19 @@ class _Rebase:
         if target.plain is None and not is_new:
             self._markers.add_property(CHANGE_DELETED_PROPERTY, path, name, mine)
         elif target.plain is None and self._staging.child(path, name) is not None:
-            self._postponed.append((path, name, mine))
+            self._postponed.append((path, name, node.property_after(name, 0)))
         elif target.plain is not None and exact.of_value(target.plain) is None:
             self._markers.add_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
         else:
-            self._staging.apply([operations.Adjust(path, name, node.adjusted[name])])
+            self._staging.apply([operations.AdjustExact(path, name, node.adjusted[name])])
 
-    def _set_new(self, path: str, name: str, mine: bytes) -> None:
+    def _set_new(self, node: StagedNode, name: str) -> None:
         """Set a property that trunk lacks; postpone it if trunk has a child of that name."""
+        path, mine = node.path, node.property_after(name, 0)
         if self._staging.child(path, name) is not None:
             self._postponed.append((path, name, mine))
         else:
-            self._staging.apply([operations.SetProperty(path, name, decode_property(path, name, mine))])
+            self._staging.apply(_set_exactly(path, name, mine))
 
     # --- helpers -----------------------------------------------------------------------------------------
 
@@ -347,13 +351,12 @@ class _Rebase:
 
     def _subtree(self, view: View, path: str) -> dict[str, dict[str, bytes]]:
         """Return the encoded properties of a node and its descendants, parents first."""
+        return _encoded(self._states(view, path))
+
+    def _states(self, view: View, path: str) -> list[NodeState]:
+        """Return a node and its descendants, parents first."""
         top = self._reader.node(view, path)
-        if top is None:
-            return {}
-        found = {top.path: top.encoded}
-        for batch in self._reader.levels(view, path):
-            found.update({one.path: one.encoded for one in batch})
-        return found
+        return [] if top is None else [top, *chain.from_iterable(self._reader.levels(view, path))]
 
     def _mark_node(self, kind: str, path: str, subtree: dict[str, dict[str, bytes]]) -> None:
         """Mark a whole subtree, and replace a marker of an earlier rebase."""
@@ -374,11 +377,33 @@ def _is_same_set(view: NodeState | None, target: NodeState | None, name: str) ->
     )
 
 
+def _encoded(nodes: Iterable[NodeState]) -> dict[str, dict[str, bytes]]:
+    return {node.path: node.encoded for node in nodes}
+
+
+def _value(found: Adjusted) -> bytes:
+    """Return the rounded value of a property that exists."""
+    value = found.value()
+    assert value is not None
+    return value
+
+
+def _set_exactly(path: str, name: str, found: Adjusted) -> list[Operation]:
+    """Return the operations that set a property, with its exact sum."""
+    plain, by = found.without_totals()
+    return [operations.SetEncoded(path, name, plain), *([operations.AdjustExact(path, name, by)] if by else [])]
+
+
+def _add_exactly(path: str, encoded: Mapping[str, bytes], adjusted: Mapping[str, Adjusted] | None) -> list[Operation]:
+    """Return the operations that add a node, with the exact sums of its properties."""
+    added: list[Operation] = [operations.AddEncoded(paths.check_new(path), encoded)]
+    for name, found in (adjusted or {}).items():
+        if name in encoded:
+            added += _set_exactly(path, name, found)
+    return added
+
+
 def _above(path: str) -> Iterable[str]:
     while path != paths.ROOT:
         path = paths.parent(path)
         yield path
-
-
-def _add(path: str, encoded: dict[str, bytes]) -> operations.AddNode:
-    return operations.AddNode(path, {**decode_properties(path, encoded)})

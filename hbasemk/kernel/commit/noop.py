@@ -19,8 +19,13 @@ def is_noop(nodes: Iterable[StagedNode]) -> bool:
 
 def _is_same(node: StagedNode, base: NodeState) -> bool:
     # An adjust by a tiny amount changes the sum even if the rounded value stays; so does a set to the value that is shown.
-    is_changed = node.adjusted or (node.written and not node.is_new)
-    return not is_changed and node.all_encoded() == base.encoded
+    if not node.is_new:
+        return not node.adjusted and not node.written
+    after = node.all_adjusted()
+    return node.all_encoded(after) == base.encoded and all(
+        node.property_after(name, 0).without_totals() == base.property_of(name).without_totals()
+        for name in {**(after or {}), **(base.adjusted or {})}
+    )
 
 
 def _is_absent(node: StagedNode) -> bool:

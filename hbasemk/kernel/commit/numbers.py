@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Final
 
 from hbasemk.errors import InvalidChangeError, LimitError
@@ -64,7 +63,7 @@ def _plain_number(value: Value) -> int | float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fraction) -> Exact:
+def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exact:
     """Return the exact amount by which a property (None: absent) is adjusted.
 
     Raises InvalidChangeError if one of them is not a finite number, and LimitError if the name is too long to be adjusted or
@@ -78,7 +77,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float | Fract
             name=name,
         )
     if type(by) is not int and (
-        isinstance(by, bool) or not isinstance(by, (int, float, Fraction)) or by != by or by in _INFINITE
+        isinstance(by, bool) or not isinstance(by, (int, float)) or by != by or by in _INFINITE
     ):
         raise InvalidChangeError(
             f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted by {limits.shown(by)}: the "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from fractions import Fraction
 from typing import NamedTuple, TypeAlias, Union
 
 from hbasemk.format import paths
+from hbasemk.format.exact import Exact
 from hbasemk.format.values import PropertyValue
 
 
@@ -32,6 +32,14 @@ class SetProperty(NamedTuple):
     value: PropertyValue | None
 
 
+class SetEncoded(NamedTuple):
+    """Set one property of an existing node to an encoded value, which may be beyond the limits: some node has or had it."""
+
+    path: str
+    name: str
+    data: bytes | None
+
+
 class Increment(NamedTuple):
     """Add a number to a property of an existing node; an absent property counts as 0."""
 
@@ -45,7 +53,15 @@ class Adjust(NamedTuple):
 
     path: str
     name: str
-    by: int | float | Fraction
+    by: int | float
+
+
+class AdjustExact(NamedTuple):
+    """Adjust a number by an exact amount. Neither the amount nor the sum is limited: earlier commits have accepted them."""
+
+    path: str
+    name: str
+    by: Exact
 
 
 class RemoveNode(NamedTuple):
@@ -76,7 +92,17 @@ class Expect(NamedTuple):
 
 
 Operation: TypeAlias = Union[  # noqa: UP007
-    AddNode, AddEncoded, SetProperty, Increment, Adjust, RemoveNode, MoveNode, CopyNode, Expect
+    AddNode,
+    AddEncoded,
+    SetProperty,
+    SetEncoded,
+    Increment,
+    Adjust,
+    AdjustExact,
+    RemoveNode,
+    MoveNode,
+    CopyNode,
+    Expect,
 ]
 
 

@@ -61,6 +61,19 @@ class StagedNode:
         self.child_writes = {}
         self.adjusted = self.exact = None
 
+    def take_properties(self, encoded: Mapping[str, bytes], adjusted: Mapping[str, Adjusted] | None) -> None:
+        """Give a node whose life begins the properties of another one: their values, and the parts of adjusted ones.
+
+        Sums of adjusts stay exact: a number that a value cannot hold becomes a value and an adjust.
+        """
+        self.written.update(encoded)
+        if adjusted:
+            for name, found in adjusted.items():
+                plain, by = found.without_totals()
+                if by:
+                    self.written[name] = plain
+                    self.adjust(name, by)
+
     def property_of(self, name: str) -> Adjusted:
         """Return a property in the view; absent if the node's life began in this staging."""
         return Adjusted(None) if self.base is None or self.is_new else self.base.property_of(name)

@@ -11,6 +11,7 @@ from typing import Final
 
 from hbasemk.errors import InvalidChangeError, LimitError, NodeExistsError, NodeNotFoundError
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.exact import Exact
 from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState, encode_property
 from hbasemk.kernel.batches import batched
@@ -19,11 +20,13 @@ from hbasemk.kernel.commit.operations import (
     AddEncoded,
     AddNode,
     Adjust,
+    AdjustExact,
     Expect,
     Increment,
     MoveNode,
     Operation,
     RemoveNode,
+    SetEncoded,
     SetProperty,
     needed_by,
 )
@@ -249,6 +252,10 @@ class Staging:
                 self._move(operation)
             elif isinstance(operation, Expect):
                 self._expect(operation)
+            elif isinstance(operation, SetEncoded):
+                self._write(self._require(operation.path), operation.name, operation.data)
+            elif isinstance(operation, AdjustExact):
+                self._adjust_exactly(self._require(operation.path), operation.name, operation.by)
             else:
                 self._copy(operation.source, operation.target)
 
@@ -295,17 +302,20 @@ class Staging:
         paths.check_name(name)
         data = node.encoded(name)
         amount = numbers.adjustment(path, name, data, by)
-        child = node.staged_children.get(name)
-        if data is None and child is not None and child.exists:
-            raise name_conflict(path, name)
-        if amount:
-            node.adjust(name, amount, creates=True)
-            node.drop_restored(name)
-            if numbers.may_be_long(data, amount):
-                numbers.check_sum(path, name, data, node.encoded(name))
+        self._adjust_exactly(node, name, amount)
+        if amount and numbers.may_be_long(data, amount):
+            numbers.check_sum(path, name, data, node.encoded(name))
         if self.reads is not None and name not in node.written and name not in (node.adjusted or ()):
             # The outcome of a serializable transaction depends on there being no other type, even if its adjusts add up to 0.
             node.repeat(name)
+
+    def _adjust_exactly(self, node: StagedNode, name: str, amount: Exact) -> None:
+        child = node.staged_children.get(name)
+        if child is not None and child.exists and node.encoded(name) is None:
+            raise name_conflict(node.path, name)
+        if amount:
+            node.adjust(name, amount, creates=True)
+            node.drop_restored(name)
 
     def _begin(self, path: str) -> StagedNode:
         """Begin the life of a node at a path of :func:`paths.check_new`; its parent must exist and the node must not."""
@@ -372,9 +382,12 @@ class Staging:
         self._load_subtree(self._require(source), target)
         nodes = list(self.subtree(source))
         self._check_room(target, (paths.rebase(node.path, source, target) for node in nodes))
-        before = [(node.path, node.all_encoded()) for node in nodes]
-        for path, encoded in before:
-            self._begin(paths.check_new(paths.rebase(path, source, target))).written.update(encoded)
+        before = []
+        for node in nodes:
+            adjusted = node.all_adjusted()
+            before.append((node.path, node.all_encoded(adjusted), adjusted))
+        for path, encoded, adjusted in before:
+            self._begin(paths.check_new(paths.rebase(path, source, target))).take_properties(encoded, adjusted)
 
     def _check_room(self, target: str, added: Iterable[str]) -> None:
         """Raise LimitError if a commit cannot add nodes at these paths, before it builds any: a copy may double the tree."""
