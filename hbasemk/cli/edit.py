@@ -57,9 +57,13 @@ def _expected(version: str | None) -> Any:
 
 
 def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
+    def changed(tx: Transaction) -> Transaction:
+        change(tx)
+        return tx
+
     with session.open() as repository:
-        repository.run(change, message)
-        session.rows([[repository.head.revision]], ["revision"])
+        # Not the head: it may contain a later commit of another process, and reading it may fail.
+        session.rows([[repository.run(changed, message).revision]], ["revision"])
 
 
 @click.command("init")

@@ -7,6 +7,7 @@ import datetime
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import click
@@ -172,10 +173,12 @@ def diff(
 
     Compares the revision BEFORE with AFTER (default: the newest). Each may also be a time, such as 2h. From the base of a branch
     (`hbasemk --output json branches`) to its newest revision, the command shows the changes of the branch. The exit code is 1
-    if the two differ, or if neither has a node at PATH.
+    if the two differ, or if neither has a node at PATH. JSOP does not show the names :hash, :id and :childNodeCount, which the
+    MicroKernel interface reserves; --paths does.
     """
     from hbasemk.kernel import diff as kernel_diff
     from hbasemk.microkernel.jsop_diff import subtree_operations
+    from hbasemk.microkernel.reserved import RESERVED
     from hbasemk.repository import instance_of
     from hbasemk.snapshot import view_of
 
@@ -198,11 +201,20 @@ def diff(
         changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)
-        return _print_jsop(session, subtree_operations(instance, views[0], changes, path, depth))
+        # JSOP shows no reserved names, so trees without an operation can differ.
+        first = list(islice(changes, 1))
+        operations = subtree_operations(instance, views[0], chain(first, changes), path, depth)
+        _print_jsop(session, operations)
+        if first and not operations:
+            output.complain(
+                f"JSOP does not show the differences: they are only in the reserved names {', '.join(sorted(RESERVED))}; "
+                "--paths shows their nodes"
+            )
+        return 1 if first else 0
 
 
-def _print_jsop(session: Session, operations: Sequence[Operation]) -> int:
-    """Print operations as JSOP; return the exit code."""
+def _print_jsop(session: Session, operations: Sequence[Operation]) -> None:
+    """Print operations as JSOP."""
     from hbasemk.jsop import write
     from hbasemk.jsop.writer import pieces
     from hbasemk.store.sizes import by_size
@@ -215,7 +227,6 @@ def _print_jsop(session: Session, operations: Sequence[Operation]) -> int:
         for part in by_size(pieces(operations), len, MANY, LARGE):
             reader.print(partial(output.print_json, "".join(part), end=""))
         reader.print(partial(output.print_json, ""))
-    return 1 if operations else 0
 
 
 def _print_paths(session: Session, changes: Iterable[NodeChange], path: str, depth: int | None) -> int:

@@ -133,6 +133,7 @@ class _Export:
         top = self._top
         if top.get(KIND) in (FILE, LINK):
             self._single(target)
+            self._skip_below()
         elif self._is_directory(top):
             _make_folder(target, top.path)
             with contextlib.closing(_Folder(target)) as folder:
@@ -157,7 +158,10 @@ class _Export:
 
     def _single(self, target: Path) -> None:
         if target.is_dir():
-            where, name = target, entry_of(self._top.name).encode("utf-8", "surrogateescape")
+            where, name = target, _entry_name(self._top)
+            if name is None:
+                self._skip(self._top, _IMPOSSIBLE_NAME)
+                return
         elif _is_system_link(target):
             self._skip(self._top, "a device, a pipe or a socket has its path")
             return
@@ -166,6 +170,11 @@ class _Export:
             _make_folder(where, self._top.path)
         with contextlib.closing(_Folder(where)) as folder:
             self._try(folder, self._top, (), name)
+
+    def _skip_below(self) -> None:
+        for node in self._snapshot.walk(self._top.path):
+            if node.path != self._top.path:
+                self._skip(node, _NO_DIRECTORY)
 
     def _tree(self, folder: _Folder) -> None:
         self._directories[self._top.path] = (), None
@@ -184,12 +193,11 @@ class _Export:
                 continue
             parent = self._directories.get(paths.parent(node.path))
             if parent is None:
-                self._skip(node, "its parent is not exported as a directory")
+                self._skip(node, _NO_DIRECTORY)
                 continue
-            try:
-                name = entry_of(node.name).encode("utf-8", "surrogateescape")
-            except ValueError:
-                self._skip(node, "it has a name that nothing on disk can have")
+            name = _entry_name(node)
+            if name is None:
+                self._skip(node, _IMPOSSIBLE_NAME)
                 continue
             self._try(folder, node, parent[0], name)
 
@@ -298,6 +306,8 @@ class _Export:
         self._done.incomplete.append((node.path, reason))
 
 
+_NO_DIRECTORY: Final = "its parent is not exported as a directory"
+_IMPOSSIBLE_NAME: Final = "it has a name that nothing on disk can have"
 _ABOUT_ONE_ENTRY: Final = frozenset(
     {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
 )
@@ -308,6 +318,14 @@ _FARTHEST_NS: Final = 1 << 100
 """Beyond the times of all file systems; some keep later times than 64 bits of ns can."""
 _MARGIN_NS: Final = 3_000_000_000
 """The coarsest resolution of file times in ns; FAT has two seconds."""
+
+
+def _entry_name(node: Node) -> bytes | None:
+    """Return the name on disk of a node's entry; None if no entry can have the name of the node."""
+    try:
+        return entry_of(node.name).encode("utf-8", "surrogateescape")
+    except ValueError:
+        return None
 
 
 def _is_integer(value: object, lowest: int, highest: int) -> TypeGuard[int]:

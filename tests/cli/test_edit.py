@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import Json, Settings, connect
+from hbasemk import Json, Repository, Settings, StoreError, connect
 from hbasemk.connect import open_store
 from hbasemk.format import schema
 from hbasemk.kernel import settings as kernel_settings
@@ -176,6 +176,49 @@ def test_mv_cp_and_rm_change_whole_subtrees_and_print_the_revision(run: Run, tre
     assert run("cat", "/d/b").out == 'title = "two"\n'
     logged = [one["revision"] for one in run("log", "-n", "3", "--output", "json").lines]
     assert [ran.out.strip() for ran in reversed(printed)] == logged
+
+
+EDITS = [
+    ("set", "/c", "new", "x"),
+    ("adjust", "/c", "number", "1"),
+    ("cp", "/a", "/e"),
+    ("mv", "/a", "/e"),
+    ("rm", "/a"),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=[edit[0] for edit in EDITS])
+def test_an_edit_prints_its_own_revision_beside_another_commit(
+    run: Run, tree: None, url: str, monkeypatch: pytest.MonkeyPatch, edit: tuple[str, ...]
+) -> None:
+    original = Repository.run
+
+    def run_then_see_another(repository: Repository, *given: Any) -> Any:
+        result = original(repository, *given)
+        with connect(url, create=False) as other:
+            original(other, lambda tx: tx.add("/other"), "of another process")
+        repository.refresh()
+        return result
+
+    monkeypatch.setattr(Repository, "run", run_then_see_another)
+    printed = run(*edit, "-m", "of this command").out.strip()
+    messages = {one["revision"]: one["message"] for one in run("log", "-n", "2", "--output", "json").lines}
+    assert messages[printed] == "of this command"
+
+
+def test_an_edit_reads_nothing_after_its_commit(run: Run, tree: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(repository: Repository) -> None:
+        raise StoreError("the store is away")
+
+    monkeypatch.setattr(Repository, "head", property(unreachable))
+    ran = run("set", "/c", "new", "x")
+    assert (ran.code, ran.err) == (DONE, "")
+
+
+def test_an_edit_without_effect_prints_the_newest_revision(run: Run, tree: None) -> None:
+    newest = run("log", "-n", "1", "--output", "json").json["revision"]
+    assert run("set", "/a", "title", "A").out == f"{newest}\n"
+    assert run("adjust", "/a", "count", "0").out == f"{newest}\n"
 
 
 @pytest.mark.parametrize(

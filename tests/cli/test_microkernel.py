@@ -281,6 +281,24 @@ def test_diff_of_paths_shows_what_diff_shows(tool: Tool) -> None:
         assert set(printed.splitlines()) == named
 
 
+@pytest.mark.parametrize("depth", ["1", "-1"])
+def test_differences_in_reserved_names_only_are_differences(tool: Tool, depth: str) -> None:
+    first = tool("commit", '+"/a":{}')
+    with connect(tool.url, poll_interval=0) as repository:
+        with repository.transaction() as tx:
+            tx.set("/a", ":hash", "x")
+            tx.set("/a", ":childNodeCount", 7)
+            tx.add("/:id")
+        second = repository.head.revision
+
+    assert tool("diff", first, second, "-d", depth, "--paths", code=1).splitlines() == ["/:id", "/a"]
+    assert tool("diff", first, second, "-d", depth, code=1) == ""
+    assert "only in the reserved names :childNodeCount, :hash, :id; --paths shows their nodes" in tool.stderr
+    assert json.loads(tool("diff", first, second, "-d", depth, "--output", "json", code=1)) == {"diff": ""}
+    assert tool("diff", second, second) == ""
+    assert tool.stderr == ""
+
+
 def test_log_of_a_branch_shows_its_own_revisions_and_then_those_of_trunk(tool: Tool) -> None:
     base = tool("commit", '+"/a":{}', "-m", "base")
     root = tool("branch")

@@ -383,6 +383,40 @@ def test_a_single_link_is_exported_and_a_special_node_is_reported(url: str, tmp_
     assert not (tmp_path / "none").exists()
 
 
+def test_a_single_file_with_a_name_that_no_entry_has_is_reported(url: str, tmp_path: Path) -> None:
+    Import(url, str(write_files(tmp_path / "docs", {"one": b"1"})), AT, workers=1).run()
+    changed(url, lambda tx: tx.copy(f"{AT}/one", "/:odd"))
+    out = tmp_path / "out"
+    out.mkdir()
+
+    done = exported(url, out, "/:odd")
+
+    assert reasons(done) == {"/:odd": "it has a name that nothing on disk can have"}
+    assert list(out.iterdir()) == []
+    assert exported(url, tmp_path / "chosen", "/:odd").files == 1
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_nodes_below_a_single_entry_are_reported(url: str, tmp_path: Path, kind: str) -> None:
+    top = write_files(tmp_path / "docs", {"file": b"1"})
+    (top / "link").symlink_to("file")
+    Import(url, str(top), AT, workers=1).run()
+
+    def below(tx: Transaction) -> None:
+        tx.add(f"{AT}/{kind}/extra")
+        tx.add(f"{AT}/{kind}/extra/deeper")
+
+    changed(url, below)
+
+    done = exported(url, tmp_path / "out", f"{AT}/{kind}")
+
+    assert done.files + done.links == 1
+    assert done.skipped == exported(url, tmp_path / "whole").skipped
+    assert reasons(done) == dict.fromkeys(
+        (f"{AT}/{kind}/extra", f"{AT}/{kind}/extra/deeper"), "its parent is not exported as a directory"
+    )
+
+
 def test_a_directory_is_not_exported_to_the_path_of_a_file(url: str, tmp_path: Path) -> None:
     Import(url, str(write_files(tmp_path / "docs", {"one": b"1"})), AT, workers=1).run()
     (tmp_path / "file").write_bytes(b"kept")

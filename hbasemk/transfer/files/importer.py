@@ -21,7 +21,7 @@ from hbasemk.kernel.batches import batched
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
-from hbasemk.transfer.files.entries import DIRECTORY, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.entries import DIRECTORY, FILE, KIND, LINK, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.processes import spawn
 from hbasemk.transfer.files.vanished import vanished
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
@@ -132,7 +132,7 @@ class Import:
         """Run the import. After KeyboardInterrupt it can run again and resumes.
 
         Raises OSError if the directory cannot be listed or temporary files have no space, InvalidChangeError if ``at`` is a
-        node with children that no import made, and HbasemkError for errors of workers.
+        file or a link, or a node with children that no import to it made, and HbasemkError for errors of workers.
         """
         began = time.monotonic()
         self._workers.clear()
@@ -181,10 +181,19 @@ class Import:
                     "first (hbasemk rm), or import to another path (--at).",
                     path=at,
                 )
+            kind = None if root is None else root.get(KIND)
+            if kind in (FILE, LINK):
+                raise InvalidChangeError(
+                    f"{at} is a {'file' if kind == FILE else 'link'}, which cannot contain entries. Import to another path "
+                    "(--at), or remove the node first (hbasemk rm).",
+                    path=at,
+                )
             if root is not None and not root.keys() >= set(TOTALS) and tx.children(at, limit=1):
                 # An import removes nodes without an entry on disk.
+                outer = next((path for path in above if (found[path] or {}).keys() >= set(TOTALS)), None)
+                whose = "no import to this node created" if outer is None else f"belong to the import to {outer}"
                 raise InvalidChangeError(
-                    f"{at} has children that no import created, and this import would remove them; import to another path (--at)",
+                    f"{at} has children that {whose}, and this import would remove them; import to another path (--at)",
                     path=at,
                 )
             for path in reversed(above):

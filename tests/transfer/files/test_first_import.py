@@ -12,6 +12,7 @@ import pytest
 from hbasemk import InvalidChangeError, InvalidPathError, InvalidValueError, Transaction, connect
 from hbasemk.format import limits
 from hbasemk.transfer.files import entries
+from hbasemk.transfer.files.importer import Import
 from tests.support.imports import AT, assert_imported, bring_in, differences, in_tree, on_disk, write_files
 
 
@@ -227,3 +228,27 @@ def test_an_import_never_replaces_nodes_that_were_not_imported(url: str, top: Pa
 
     with connect(url) as repository:
         assert repository.head[f"{AT}/precious"]["by"] == "hand"
+
+
+@pytest.mark.parametrize("name", ["readme.txt", "link"])
+def test_an_import_to_a_file_or_link_is_rejected(url: str, top: Path, name: str) -> None:
+    (top / "link").symlink_to("readme.txt")
+    Import(url, str(top), AT, workers=1).run()
+    kind = "link" if name == "link" else "file"
+
+    with pytest.raises(InvalidChangeError, match=rf"^{AT}/{name} is a {kind}, .*--at"):
+        Import(url, str(top), f"{AT}/{name}", workers=1).run()
+
+    with connect(url) as repository:
+        assert repository.refresh().children(f"{AT}/{name}") == []
+
+
+def test_an_import_to_a_directory_of_an_import_says_to_which_import_its_children_belong(url: str, top: Path) -> None:
+    Import(url, str(top), AT, workers=1).run()
+    with connect(url) as repository:
+        repository.run(lambda tx: tx.move(f"{AT}/a/b", "/moved"))
+
+    with pytest.raises(InvalidChangeError, match=rf"{AT}/a has children that belong to the import to {AT}, "):
+        Import(url, str(top), f"{AT}/a", workers=1).run()
+    with pytest.raises(InvalidChangeError, match="/moved has children that no import to this node created, "):
+        Import(url, str(top), "/moved", workers=1).run()
