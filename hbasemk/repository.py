@@ -246,6 +246,8 @@ class Repository:
         """
         found = arguments.revision(revision, "revision")
         if not revisions.is_branch(found):
+            # Raises the error for a revision that does not exist.
+            self._instance().at(found)
             raise BranchError(f"{revision} is a trunk revision; expected a revision of a branch", revision=revision)
         self._instance().require_branch_head(found)
         return Branch(self._instance, found)

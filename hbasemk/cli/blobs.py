@@ -41,7 +41,7 @@ def blob_put(session: Session, file: str, replace: bool) -> None:
 
 @blob.command("get")
 @click.argument("blob_id", metavar="ID")
-@click.argument("file", type=DiskPath(dir_okay=False, allow_dash=True), required=False)
+@click.argument("file", type=DiskPath(dir_okay=False, readable=False, allow_dash=True), required=False)
 @click.pass_obj
 def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     """Write the content of a blob to a file.

@@ -277,7 +277,7 @@ def set_(
         try:
             converted = TYPES[kind](value)
         except (ValueError, KeyError, RecursionError, LimitError) as error:
-            too_long = isinstance(error, LimitError) or "digits" in str(error)
+            too_long = isinstance(error, LimitError) or (not isinstance(error, KeyError) and "digits" in str(error))
             reason = f" of at most {limits.MAX_DIGITS} digits" if too_long else f"; expected {EXPECTED[kind]}"
             raise click.UsageError(f"{limits.shown(value)} is not of the type {kind}{reason}") from None
         if converted is None or isinstance(converted, dict):

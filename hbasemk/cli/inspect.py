@@ -16,8 +16,6 @@ from hbasemk.cli.collection import shown
 from hbasemk.cli.output import first_line, moment
 from hbasemk.cli.session import NULL, Integer, Session, at
 from hbasemk.cli.times import When
-from hbasemk.errors import NodeNotFoundError
-from hbasemk.format.limits import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,14 +188,9 @@ def log(
                 _show_entry(session, entry, changes, full)
         # A removed node has log entries. Only the root can exist without one.
         last = at(repository, newest) if newest is None or isinstance(newest, str) else newest
-        if not shown and path not in last:
-            revision = None if newest is None else last.revision
-            raise NodeNotFoundError(
-                f"there is no node at {shortened(path)}, and there never was "
-                f"one{f' up to revision {revision}' if revision else ''}",
-                path=path,
-                revision=revision,
-            )
+        if not shown:
+            # Raises the error for a missing node, which says whether it was deleted: its log can be collected.
+            _ = last[path]
     return 0
 
 

@@ -71,7 +71,13 @@ class When(Revision):
             if _ISO.match(value):
                 time = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))
                 return time if time.tzinfo is not None else time.replace(tzinfo=datetime.timezone.utc)
-        except (ValueError, OverflowError) as error:
+        except OverflowError:
+            self.fail(
+                f"{shown(value)} is too long ago; expected a duration such as 2h",
+                param,
+                ctx,
+            )
+        except ValueError as error:
             self.fail(f"{shown(value)} is not a time: {error}", param, ctx)
         try:
             return super().convert(value, param, ctx)

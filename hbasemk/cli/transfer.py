@@ -357,7 +357,7 @@ def _print_sample(what: str, lines: Sequence[str], count: int) -> None:
 
 @click.command("export")
 @click.argument("path")
-@click.argument("target", type=DiskPath(allow_dash=True), required=False)
+@click.argument("target", type=DiskPath(readable=False, allow_dash=True), required=False)
 @_form_option("The kind of TARGET: files, or one JSON file.")
 @click.option(
     "--at",

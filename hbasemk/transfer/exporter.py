@@ -409,6 +409,9 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
             _replacing(os.fsencode(target.resolve()), None, {}) as temporary,
             open(temporary, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file,
         ):
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode and found is not None:
+                # The umask took rights that the old file grants.
+                os.fchmod(file.fileno(), mode)
             file.writelines(export_json(snapshot, path))
     except OSError as error:
         raise naming(error, target) from error

@@ -124,3 +124,15 @@ def test_files_are_not_exported_over_a_link_of_the_system(url: str, tmp_path: Pa
 def test_json_is_not_written_over_a_folder(run: Run, tmp_path: Path) -> None:
     ran = run("export", "/a", str(tmp_path), "-f", "json")
     assert ran.err == f"hbasemk: {tmp_path}: expected a file, and this is a directory\n"
+
+
+def test_a_target_need_not_be_readable(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = run("blob", "put", __file__).out.strip()
+    target = tmp_path / "target"
+    target.write_text("old")
+    # Root may read every file.
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: mode != os.R_OK)
+    assert run("blob", "get", blob, str(target)) == (DONE, "", "")
+    assert target.read_bytes() == Path(__file__).read_bytes()
+    assert run("export", "/a", str(target), "-f", "json") == (DONE, "", "")
+    assert "properties" in json.loads(target.read_text())

@@ -277,3 +277,9 @@ def test_init_shows_the_epochs_that_differ_as_dates(run: Run, tree: None) -> Non
     assert (ran.code, ran.out) == (USAGE, "")
     assert "its epoch is 2013-01-01T00:00:00.000Z, not 2020-02-02T00:00:00.000Z" in ran.err
     assert "its lease_ms is 10000, not 2000" in run("init", "--lease", "2000").err
+
+
+def test_a_boolean_named_digits_is_not_too_long(run: Run, tree: None) -> None:
+    ran = run("set", "/a", "x", "digits", "-t", "boolean")
+    assert ran.code == USAGE
+    assert "'digits' is not of the type boolean; expected true or false" in ran.err

@@ -48,3 +48,10 @@ def test_a_diff_from_a_time_to_a_branch_shows_all_that_differs(run: Run, concurr
     assert run("diff", branch, time).out.split() == ['-"/mine"', '+"/late":{}']
     assert run("diff", branch).out.split() == ['-"/mine"', '+"/late":{}']
     assert run("diff", time).out == ""
+
+
+@pytest.mark.parametrize("when", ["999999999999w", "9999w9999w9999w9999w9999w9999w9999w9999w9999w9999w9999w9999w"])
+def test_a_duration_before_all_times_is_named(run: Run, tree: None, when: str) -> None:
+    ran = run("ls", "--at", when)
+    assert ran.code == 2
+    assert f"'{when}' is too long ago; expected a duration" in ran.err

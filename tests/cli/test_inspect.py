@@ -6,8 +6,10 @@ import json
 import os
 import re
 
-from hbasemk import connect
-from tests.support.commands import CONFLICT, DONE, USAGE, Run, process
+import pytest
+
+from hbasemk import Repository, connect
+from tests.support.commands import CONFLICT, DONE, NO, USAGE, Run, assert_one_line, process
 
 
 def test_ls_lists_children(run: Run, tree: None) -> None:
@@ -156,3 +158,13 @@ def test_json_output_has_whole_messages_of_checkpoints(run: Run) -> None:
     assert run("checkpoint", "list", "--output", "json").json == made
     assert run("status", "--output", "json").json["checkpoints"][0]["message"] == "line 1\nline 2"
     assert run("checkpoint", "list").out.count("\n") == 1
+
+
+def test_log_says_that_a_node_without_recorded_revisions_was_deleted(
+    run: Run, tree: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by = run("rm", "/a").out.strip()
+    # As if the collection had removed them.
+    monkeypatch.setattr(Repository, "log", lambda *_: iter(()))
+    assert_one_line(run("log", "/a"), NO, "there is no node at /a", f"revision {by} deleted it")
+    assert_one_line(run("log", "/none"), NO, "there is no node at /none", "there never was one")

@@ -344,3 +344,11 @@ def test_open_branches_are_listed(tool: Tool) -> None:
     tool("merge", newest)
     tool("branch", "--sweep", "0")
     assert tool("branches") == ""
+
+
+@pytest.mark.parametrize("option", ["--rebase", "--abandon"])
+def test_an_unknown_revision_is_not_called_one_of_trunk(tool: Tool, option: str) -> None:
+    tool("branch", option, "66290b3600000000", code=1)
+    assert "66290b3600000000 is not known" in tool.stderr
+    tool("branch", option, tool("commit", '+"/a":{}'), code=1)
+    assert "is a trunk revision" in tool.stderr

@@ -124,3 +124,18 @@ def test_an_error_names_the_file_and_not_the_temporary_one(url: str, tmp_path: P
         write_json(repository.head, "/", target)
     assert raised.value.filename == str(target)
     assert list(tmp_path.glob("*.json")) == list(tmp_path.glob(".hbasemk-*")) == []
+
+
+def test_an_existing_file_keeps_a_mode_that_the_umask_forbids(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "tree.json"
+    file.write_text("old")
+    file.chmod(0o664)
+    before = os.umask(0o077)
+    try:
+        with connect(url) as repository:
+            write_json(repository.refresh(), "/", file)
+            write_json(repository.refresh(), "/", tmp_path / "new.json")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o664
+    assert stat.S_IMODE((tmp_path / "new.json").stat().st_mode) == 0o600

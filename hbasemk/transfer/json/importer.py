@@ -110,6 +110,7 @@ class JsonImport:
             )
         self._url = url
         self._source = source
+        self._start: int | None = None
         self._at = paths.check_path(at)
         self._name = name or str(source)
         self._message = f"import of {Path(self._name).name}" if message is None else message
@@ -156,7 +157,10 @@ class JsonImport:
             return stack.enter_context(own_files.open_other(self._source, self._url, use))
         own_files.refuse_open(self._source, self._name, self._url, use)
         if self._source.seekable():
-            self._source.seek(0)
+            # The next run reads the same again: standard input can begin in the middle of a file.
+            if self._start is None:
+                self._start = self._source.tell()
+            self._source.seek(self._start)
         return self._source
 
     # --- commits -------------------------------------------------------------------------------------

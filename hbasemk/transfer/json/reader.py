@@ -245,6 +245,7 @@ class _Reader:
             data = self._source.read(max(PIECE, len(rest)))
             more = self._decode(data, not data)
         except UnicodeDecodeError as error:
+            self._at = len(self._text) + len(error.object[: error.start].decode("utf-8"))
             self._fail(f"the text is not UTF-8 ({error.reason})")
         self._before += self._at
         self._text, self._at = rest + more, 0

@@ -271,3 +271,13 @@ def test_a_full_disk_for_the_temporary_file_is_named(
         JsonImport(new, file, "/", batch=batch, retry_timeout=0.0).run()
 
     assert raised.value.filename == f"a temporary file in {tmp_path} (TMPDIR)"
+
+
+def test_an_import_from_a_stream_begins_where_the_stream_is(new: str) -> None:
+    source = io.BytesIO(b'a line that another program has read\n{"properties": {"a": 1}}')
+    source.readline()
+    job = JsonImport(new, source, "/", name="a stream")
+    for added in (True, False):
+        assert bool(job.run().commits) is added or not added
+    with connect(new, create=False, poll_interval=0) as repository:
+        assert repository.refresh()["/"]["a"] == 1

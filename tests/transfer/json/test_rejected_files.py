@@ -131,3 +131,13 @@ def test_a_name_that_a_node_uses_twice_is_rejected_before_anything_changes(
 def test_a_repository_in_memory_is_rejected(file: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="(?i)memory"):
         bring_in(url, file)
+
+
+@pytest.mark.parametrize("piece", [1, 3, 1 << 20])
+def test_the_error_for_a_byte_that_is_not_utf_8_has_its_position(
+    new: str, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "PIECE", piece)
+    data = '{"properties": {"a": "\u00e9\u00e9'.encode() + b"\xff"
+    with pytest.raises(InvalidValueError, match="at character 24, .*not UTF-8"):
+        bring_in(new, io.BytesIO(data), name="a file")
