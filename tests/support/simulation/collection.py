@@ -61,8 +61,11 @@ class CollectedSchedule(Schedule):
     ``deleted`` counts the ranges of versions of nodes that were deleted, also by collectors that failed afterwards.
     """
 
-    excused = (kinds.ABORTED,)
+    excused: tuple[str, ...] = (kinds.ABORTED,)
     """A process that dies while it sweeps a branch leaves cells until the next sweep of branches."""
+    misdated: tuple[str, ...] = ()
+    """The kinds of problems that a check reports because the clock stepped, also after the last collection."""
+    simulator_type: type[Simulator] = Simulator
 
     def __init__(
         self, seed: int, *, faults: bool = True, ordered: bool = True, choices: Sequence[int] | None = None
@@ -70,7 +73,9 @@ class CollectedSchedule(Schedule):
         # In half of the runs a commit of several rows goes step by step, so that others see it pending.
         batch_rows = 1 if seed % 4 >= 2 else 1000
         parallel = not ordered and seed % 8 < 4
-        simulator = Simulator(seed, choices=choices, transactions=ordered, parallel=parallel, batch_rows=batch_rows)
+        simulator = self.simulator_type(
+            seed, choices=choices, transactions=ordered, parallel=parallel, batch_rows=batch_rows
+        )
         if not ordered:
             simulator.store = MarkingStore(
                 lambda: int(simulator.ms), seed=seed, parallel=parallel, batch_rows=batch_rows
@@ -364,7 +369,7 @@ class CollectedSchedule(Schedule):
         self.check_after(fresh)
 
     def check_after(self, fresh: Instance) -> None:
-        check_tables(fresh, "tables after the last collection")
+        check_tables(fresh, "tables after the last collection", self.misdated)
         extent = Extent(fence.read_horizon(fresh.store).revision)
         (row,) = self.simulator.store.read(schema.NODES, [Get(paths.key("/"), columns=(schema.DELETED,))])
         if not any(cell.timestamp in extent for cell in row.cells):
