@@ -24,7 +24,7 @@ from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipP
 from hbasemk import Repository
 
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-SHELL_TIMEOUT = 120.0
+SHELL_TIMEOUT = 300.0
 """Seconds after which a shell example is taken to hang."""
 
 
