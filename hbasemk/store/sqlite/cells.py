@@ -213,14 +213,15 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     return [(tables.get(name), values) for name, values in groups.items()]
 
 
-def not_older(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Put]:
-    """Return puts with timestamps: ``now``, or that of the newest cell which a put replaces, if that is higher.
+def group_replacing(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
+    """As :func:`group`, but a cell without a timestamp is at least as new as the one that it replaces.
 
-    So a cell without a timestamp replaces the one before it, although the clock may have gone back since.
+    The clock may have gone back since that one was written.
     """
-    return [
+    timed = [
         put if put.timestamp is not None else put._replace(timestamp=_not_older(sql, tables, put, now)) for put in puts
     ]
+    return group(tables, timed, now)
 
 
 def _not_older(sql: sqlite3.Connection, tables: Families, put: Put, now: int) -> int:

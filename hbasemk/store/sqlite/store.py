@@ -196,8 +196,7 @@ class SqliteStore(Store):
             groups = cells.group_timed(tables, puts)
             connection.begin(durable and self._durable)
             if groups is None:
-                now = self._clock()
-                groups = cells.group(tables, cells.not_older(connection.sql, tables, puts, now), now)
+                groups = cells.group_replacing(connection.sql, tables, puts, self._clock())
             cells.insert(connection.sql, groups)
             cells.append_arrivals(connection.sql, tables, [put.row for put in puts])
             connection.commit()
@@ -219,9 +218,7 @@ class SqliteStore(Store):
             # An empty value counts as absent, as in HBase.
             applied = (value or None) == (expected or None)
             if applied:
-                cells.insert(
-                    connection.sql, cells.group(tables, cells.not_older(connection.sql, tables, (put,), now), now)
-                )
+                cells.insert(connection.sql, cells.group_replacing(connection.sql, tables, (put,), now))
                 cells.append_arrivals(connection.sql, tables, (put.row,))
             connection.commit()
             return applied
@@ -276,14 +273,15 @@ class SqliteStore(Store):
                 sql.execute("ROLLBACK")
                 return 0
             if groups is None:
-                groups = cells.group(tables, cells.not_older(sql, tables, puts, now), now)
+                groups = cells.group_replacing(sql, tables, puts, now)
             cells.insert(sql, groups)
             # Most commits create the row, and have nothing to replace.
-            decided = (decision.put,) if found is None else cells.not_older(sql, deciding, (decision.put,), now)
-            cells.insert(sql, cells.group(deciding, decided, now))
+            put = decision.put
+            decided = cells.group_replacing(sql, deciding, (put,), now) if found else cells.group(deciding, (put,), now)
+            cells.insert(sql, decided)
             number = cells.append_arrivals(sql, deciding, (row,))
             for put in decision.with_puts:
-                cells.insert(sql, cells.group(deciding, cells.not_older(sql, deciding, (put,), now), now))
+                cells.insert(sql, cells.group_replacing(sql, deciding, (put,), now))
                 cells.append_arrivals(sql, deciding, (put.row,))
             cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()

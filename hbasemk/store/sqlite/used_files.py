@@ -99,7 +99,7 @@ class UsedFiles:
 
     def check_sometimes(self, now: float) -> None:
         """Call :meth:`check` unless that happened within the last :data:`CHECK_EVERY` seconds; for reads."""
-        if now - self._checked_at >= CHECK_EVERY:
+        if self.is_check_due(now):
             self._checked_at = now
             self.check()
 

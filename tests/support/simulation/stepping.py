@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 from greenlet import getcurrent
 
 from hbasemk.check.problem import LEASE, OFF_CLOCK
-from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.trace import Step
 from tests.support.simulation.clocks import ANY
@@ -26,22 +25,12 @@ SLEEPS: Final = 0.002
 class SteppingSimulator(Simulator):
     """A simulator of one machine whose clock steps, and that sleeps."""
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        choices: Sequence[int] | None = None,
-        transactions: bool = True,
-        parallel: bool = False,
-        batch_rows: int = 1000,
-    ) -> None:
-        super().__init__(seed, choices=choices, transactions=transactions, parallel=parallel, batch_rows=batch_rows)
+    def __init__(self, seed: int, **options: Any) -> None:
+        super().__init__(seed, **options)
         self.offset_ms = 0
         self.steps_of_clock, self.sleeps = STEPS, SLEEPS
         self.stepped = self.slept = 0
-        self.store = MemoryStore(
-            lambda: int(self.ms) + self.offset_ms, transactions=transactions, parallel=parallel, batch_rows=batch_rows
-        )
+        self.store = self.store.clone(lambda: int(self.ms) + self.offset_ms)
 
     def add(self, name: str, work: Callable[[Actor], Any], *, skew_ms: int = 0) -> Actor:
         """Add a process with the clock of the machine."""
