@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import click
 
@@ -46,23 +47,19 @@ def blob_put(session: Session, file: str, replace: bool) -> None:
 def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     """Write the content of a blob to a file.
 
-    Writes the blob with the given ID to FILE (default and -: standard output).
+    Writes the blob with the given ID to FILE (default and -: standard output). After an error, an existing FILE is as before.
     """
-    from hbasemk.named_errors import naming
-    from hbasemk.transfer import own_files
+    from hbasemk.transfer import own_files, target_file
 
     with session.open() as repository:
+        pieces = repository.blobs.stream(blob_id)
         if file is None or file == STREAM:
-            output.print_bytes(repository.blobs.stream(blob_id))
+            output.print_bytes(pieces)
             return
         # SQLite has made all its files by now.
         own_files.refuse(file, session.url, "overwritten")
-        pieces = repository.blobs.stream(blob_id)
-        try:
-            with open(file, "wb") as target:
-                target.writelines(pieces)
-        except OSError as error:
-            raise naming(error, file) from error
+        with target_file.opened(Path(file)) as target:
+            target.writelines(pieces)
 
 
 GROUPS = ((blob, (blob_put, blob_get)),)

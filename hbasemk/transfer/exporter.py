@@ -6,8 +6,6 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeGuard
@@ -17,7 +15,7 @@ from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
 from hbasemk.named_errors import naming
 from hbasemk.snapshot import Node, Snapshot, instance_of_snapshot
-from hbasemk.transfer import own_files
+from hbasemk.transfer import own_files, target_file
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import (
     CONTENT,
@@ -33,8 +31,8 @@ from hbasemk.transfer.files.entries import (
     entry_of,
 )
 from hbasemk.transfer.json.exporter import export_json
+from hbasemk.transfer.target_file import PERMISSIONS
 
-PERMISSIONS: Final = 0o777
 SPECIAL: Final = 0o7000
 """The bits for set-user-id, set-group-id and sticky."""
 _OF_OTHERS: Final = 0o077
@@ -162,7 +160,7 @@ class _Export:
             if name is None:
                 self._skip(self._top, _IMPOSSIBLE_NAME)
                 return
-        elif _is_system_link(target):
+        elif target_file.is_system_link(target):
             self._skip(self._top, "a device, a pipe or a socket has its path")
             return
         else:
@@ -216,7 +214,7 @@ class _Export:
         if kind == LINK:
             to = _link_target(node.get(TARGET))
             at = folder.directory(within)
-            with _replacing(name, at, self._own()) as temporary:
+            with target_file.replacing(name, at, self._require_replaceable) as temporary:
                 os.symlink(to, temporary, dir_fd=at)
                 self._stamp_time(node, temporary, at)
             self._done.links += 1
@@ -231,7 +229,7 @@ class _Export:
         if CONTENT not in node:
             raise _SkipError("the import left its content out")
         try:
-            with _replacing(name, at, self._own()) as temporary:
+            with target_file.replacing(name, at, self._require_replaceable) as temporary:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 # No other user can read a private file before it has its mode.
                 mode = 0o600 if MODE in node else 0o666
@@ -242,6 +240,13 @@ class _Export:
         except (ValueError, BlobNotFoundError) as error:
             raise _SkipError(f"its content cannot be read: {error}") from error
         self._done.files += 1
+
+    def _require_replaceable(self, found: os.stat_result) -> None:
+        own = self._own()
+        if own and own_files.is_own(found, own):
+            raise _SkipError("a file of this repository has its path; export to another folder")
+        if target_file.is_special(found.st_mode):
+            raise _SkipError("a device, a pipe or a socket has its path")
 
     def _make_directory(self, folder: _Folder, node: Node, within: tuple[bytes, ...], name: bytes) -> None:
         at = folder.directory(within)
@@ -359,62 +364,13 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@contextmanager
-def _replacing(name: bytes, at: int | None, own: Mapping[tuple[int, int], str]) -> Iterator[bytes]:
-    """Yield a temporary name that atomically replaces ``name`` at the end, or is removed after an error.
-
-    ``at`` is the descriptor of their directory.
-    """
-    folder, last = os.path.split(name)
-    temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
-    try:
-        yield temporary
-        if last:
-            with contextlib.suppress(FileNotFoundError):
-                found = os.stat(name, dir_fd=at, follow_symlinks=False)
-                if own and own_files.is_own(found, own):
-                    raise _SkipError("a file of this repository has its path; export to another folder")
-                if _is_special(found.st_mode):
-                    raise _SkipError("a device, a pipe or a socket has its path")
-        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=at)
-        raise
-
-
-def _is_special(mode: int) -> bool:
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
-
-
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
     """Write :func:`export_json` to a file, which atomically replaces an existing one; or into a device or pipe.
 
-    A link stays, and the file that it leads to is replaced. The new file has the mode of the old one. Raises OSError, with the
-    name ``target``.
+    Raises the errors of :func:`hbasemk.transfer.target_file.opened`.
     """
-    try:
-        found = target.stat()
-    except FileNotFoundError:
-        found = None
-    if found is not None and stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "expected a file, and this is a directory", os.fspath(target))
-    try:
-        if found is not None and (_is_special(found.st_mode) or _is_system_link(target)):
-            with open(target, "w", encoding="utf-8") as stream:
-                stream.writelines(export_json(snapshot, path))
-            return
-        mode = 0o666 if found is None else found.st_mode & PERMISSIONS
-        with (
-            _replacing(os.fsencode(target.resolve()), None, {}) as temporary,
-            open(temporary, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, mode)) as file,
-        ):
-            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode and found is not None:
-                # The umask took rights that the old file grants.
-                os.fchmod(file.fileno(), mode)
-            file.writelines(export_json(snapshot, path))
-    except OSError as error:
-        raise naming(error, target) from error
+    with target_file.opened(target) as file:
+        file.writelines(piece.encode() for piece in export_json(snapshot, path))
 
 
 def _make_folder(folder: Path, path: str) -> None:
@@ -425,9 +381,3 @@ def _make_folder(folder: Path, path: str) -> None:
         found = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
         problem = f"it is not a folder, so {path} cannot be exported there; choose another TARGET"
         raise NotADirectoryError(errno.ENOTDIR, problem, str(found)) from error
-
-
-def _is_system_link(target: Path) -> bool:
-    """Return whether a path is one of the links of the system to open files, such as /dev/stdout or /dev/fd/3."""
-    where = os.path.abspath(target)
-    return target.is_symlink() and (os.path.dirname(where) in ("/dev", "/dev/fd") or where.startswith("/proc/"))

@@ -189,7 +189,13 @@ def test_blobs(tool: Tool, tmp_path: Path) -> None:
     assert tool("blob", "put", stdin=content) == blob
     tool("blob", "get", blob, str(target))
     assert target.read_bytes() == content
-    tool("blob", "get", "00" * 32, code=1)
+    # A blob that cannot be read leaves an existing file as it is.
+    kept = target.read_bytes()
+    for missing in ("00" * 32, "x"):
+        tool("blob", "get", missing, code=1)
+        tool("blob", "get", missing, str(target), code=1)
+        assert target.read_bytes() == kept
+    assert [one.name for one in target.parent.iterdir() if one.name.startswith(".hbasemk")] == []
     if os.path.exists("/dev/full"):
         tool("blob", "get", blob, "/dev/full", code=1)
         assert tool.stderr == "hbasemk: /dev/full: No space left on device\n"

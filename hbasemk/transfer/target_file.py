@@ -1,0 +1,80 @@
+"""A file that an export writes. The new content replaces an earlier one as a whole, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from hbasemk.named_errors import naming
+
+PERMISSIONS: Final = 0o777
+
+
+@contextmanager
+def opened(target: Path) -> Iterator[BinaryIO]:
+    """Yield a binary stream whose content atomically replaces a file at the end; or a device or pipe, opened for writing.
+
+    After an error, the file is as before. A link stays, and the file that it leads to is replaced. The new file has the mode of
+    the old one. Raises OSError, with the name ``target``.
+    """
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        found = None
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "expected a file, and this is a directory", os.fspath(target))
+    try:
+        if found is not None and (is_special(found.st_mode) or is_system_link(target)):
+            with open(target, "wb") as stream:
+                yield stream
+            return
+        mode = 0o666 if found is None else found.st_mode & PERMISSIONS
+        with (
+            replacing(os.fsencode(target.resolve())) as temporary,
+            open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file,
+        ):
+            if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode and found is not None:
+                # The umask took rights that the old file grants.
+                os.fchmod(file.fileno(), mode)
+            yield file
+    except OSError as error:
+        raise naming(error, target) from error
+
+
+@contextmanager
+def replacing(
+    name: bytes, at: int | None = None, check: Callable[[os.stat_result], None] = lambda _: None
+) -> Iterator[bytes]:
+    """Yield a temporary name that atomically replaces ``name`` at the end, or is removed after an error.
+
+    ``at`` is the descriptor of their directory. ``check`` gets the status of an existing entry, and raises an error to keep it.
+    """
+    folder, last = os.path.split(name)
+    temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
+    try:
+        yield temporary
+        if last:
+            with contextlib.suppress(FileNotFoundError):
+                check(os.stat(name, dir_fd=at, follow_symlinks=False))
+        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=at)
+        raise
+
+
+def is_special(mode: int) -> bool:
+    """Return whether a mode is that of a device, a pipe or a socket."""
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))
+
+
+def is_system_link(target: Path) -> bool:
+    """Return whether a path is one of the links of the system to open files, such as /dev/stdout or /dev/fd/3."""
+    where = os.path.abspath(target)
+    return target.is_symlink() and (os.path.dirname(where) in ("/dev", "/dev/fd") or where.startswith("/proc/"))
