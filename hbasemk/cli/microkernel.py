@@ -178,7 +178,7 @@ def diff(
     """
     from hbasemk.kernel import diff as kernel_diff
     from hbasemk.microkernel.jsop_diff import subtree_operations
-    from hbasemk.microkernel.reserved import RESERVED
+    from hbasemk.microkernel.reserved import RESERVED, hidden
     from hbasemk.repository import instance_of
     from hbasemk.snapshot import view_of
 
@@ -198,7 +198,8 @@ def diff(
         if isinstance(before, str) and isinstance(after, str):
             # The snapshot of a time, and the newest one, can contain more than the base of a branch that they end with.
             views = kernel_diff.with_exact_base(instance, *views)
-        changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth)
+        unseen = None if paths_only else hidden
+        changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth, unseen)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)
         # JSOP shows no reserved names, so trees without an operation can differ.

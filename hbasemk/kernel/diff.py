@@ -6,7 +6,7 @@ only one of the views name the nodes that can differ, and only those are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, paths, revisions, schema
@@ -41,17 +41,23 @@ def with_exact_base(instance: Instance, before: View, after: View) -> tuple[View
 
 
 def diff(
-    instance: Instance, before: View, after: View, path: str = paths.ROOT, depth: int | None = None
+    instance: Instance,
+    before: View,
+    after: View,
+    path: str = paths.ROOT,
+    depth: int | None = None,
+    hidden: Callable[[str], bool] | None = None,
 ) -> Iterator[NodeChange]:
     """Yield every node at or below ``path`` whose existence or properties differ, ordered by depth and path.
 
     A node that was removed and added again with the same properties does not differ. ``depth`` limits the levels below
-    ``path`` (None: all), as in :func:`_up_to`.
+    ``path`` (None: all), as in :func:`_up_to`. Nodes that are ``hidden`` represent others only if no other node does.
     """
     touched = {one for one in _touched(instance, before, after) if paths.is_at_or_below(one, path)}
     if depth is None:
         return of_paths(instance, before, after, touched)
-    return _up_to(instance, before, after, touched, paths.depth(path) + depth)
+    ordered = sorted(touched, key=None if hidden is None else lambda one: (hidden(one), one))
+    return _up_to(instance, before, after, ordered, paths.depth(path) + depth)
 
 
 def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
@@ -59,12 +65,12 @@ def of_paths(instance: Instance, before: View, after: View, touched: Iterable[st
     return (one for one in _pairs(instance, before, after, touched) if _differ(one.before, one.after))
 
 
-def _up_to(instance: Instance, before: View, after: View, touched: set[str], limit: int) -> Iterator[NodeChange]:
+def _up_to(instance: Instance, before: View, after: View, touched: Sequence[str], limit: int) -> Iterator[NodeChange]:
     """Yield the differing nodes down to the level ``limit``, and the nodes that represent deeper differences.
 
     The next level's nodes come too, unless their parent was added or removed: then they belong to its subtree. For a node
-    of that level that both views contain, one differing node below it comes, if there is any. The cost depends on what the
-    result contains, and on the touched nodes that do not differ.
+    of that level that both views contain, the first differing node of ``touched`` below it comes, if there is any. The cost
+    depends on what the result contains, and on the touched nodes that do not differ.
     """
     replaced: set[str] = set()
     for level in (
@@ -77,18 +83,25 @@ def _up_to(instance: Instance, before: View, after: View, touched: set[str], lim
             if _differ(change.before, change.after):
                 yield change
     deeper: dict[str, list[str]] = {}
-    for one in sorted(touched):
+    for one in touched:
         if paths.depth(one) > limit + 1:
             top = paths.ancestor(one, limit + 1)
             if top not in replaced and _parent(top) not in replaced:
                 deeper.setdefault(top, []).append(one)
     size = 1
     while deeper:
-        probed = {one: top for top, below in deeper.items() for one in below[:size]}
-        for change in of_paths(instance, before, after, probed):
-            if deeper.pop(probed[change.path], None) is not None:
-                yield change
-        deeper = {top: below[size:] for top, below in deeper.items() if len(below) > size}
+        differing = {
+            change.path: change
+            for change in of_paths(instance, before, after, [one for below in deeper.values() for one in below[:size]])
+        }
+        left: dict[str, list[str]] = {}
+        for top, below in deeper.items():
+            first = next((differing[one] for one in below[:size] if one in differing), None)
+            if first is not None:
+                yield first
+            elif len(below) > size:
+                left[top] = below[size:]
+        deeper = left
         size *= 2
 
 
