@@ -181,13 +181,14 @@ class Import:
                     "first (hbasemk rm), or import to another path (--at).",
                     path=at,
                 )
-            kind = None if root is None else root.get(KIND)
-            if kind in (FILE, LINK):
-                raise InvalidChangeError(
-                    f"{at} is a {'file' if kind == FILE else 'link'}, which cannot contain entries. Import to another path "
-                    "(--at), or remove the node first (hbasemk rm).",
-                    path=at,
-                )
+            for path in above:
+                kind = (found[path] or {}).get(KIND)
+                if kind in (FILE, LINK):
+                    raise InvalidChangeError(
+                        f"{path} is a {'file' if kind == FILE else 'link'}, which cannot contain entries. Import to another path "
+                        "(--at), or remove the node first (hbasemk rm).",
+                        path=path,
+                    )
             if root is not None and not root.keys() >= set(TOTALS) and tx.children(at, limit=1):
                 # An import removes nodes without an entry on disk.
                 outer = next((path for path in above if (found[path] or {}).keys() >= set(TOTALS)), None)

@@ -230,14 +230,15 @@ def test_an_import_never_replaces_nodes_that_were_not_imported(url: str, top: Pa
         assert repository.head[f"{AT}/precious"]["by"] == "hand"
 
 
+@pytest.mark.parametrize("below", ["", "/x/y"])
 @pytest.mark.parametrize("name", ["readme.txt", "link"])
-def test_an_import_to_a_file_or_link_is_rejected(url: str, top: Path, name: str) -> None:
+def test_an_import_to_a_file_or_link_or_below_it_is_rejected(url: str, top: Path, name: str, below: str) -> None:
     (top / "link").symlink_to("readme.txt")
     Import(url, str(top), AT, workers=1).run()
     kind = "link" if name == "link" else "file"
 
     with pytest.raises(InvalidChangeError, match=rf"^{AT}/{name} is a {kind}, .*--at"):
-        Import(url, str(top), f"{AT}/{name}", workers=1).run()
+        Import(url, str(top), f"{AT}/{name}{below}", workers=1).run()
 
     with connect(url) as repository:
         assert repository.refresh().children(f"{AT}/{name}") == []
