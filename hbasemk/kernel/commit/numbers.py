@@ -47,9 +47,10 @@ def incremented(path: str, name: str, data: bytes | None, amount: int | float) -
     try:
         total = current + amount
     except OverflowError:
+        what = "the amount" if isinstance(amount, int) else "its value"
         raise InvalidChangeError(
             f"property {limits.shown(name)} of {shortened(path)} cannot be incremented by "
-            f"{limits.shown(amount)}: its integer value is too large to convert to a float",
+            f"{limits.shown(amount)}: {what} is an integer too large to convert to a float",
             path=path,
         ) from None
     return encode_property(path, name, total)

@@ -354,10 +354,12 @@ def test_a_large_commit_is_one_revision(opened: Instances) -> None:
 
 def test_an_oversized_commit_writes_nothing(opened: Instances) -> None:
     repo = opened()
-    repo.run(lambda tx: tx.add("/a", {"n": 10**400}))
+    repo.run(lambda tx: tx.add("/a", {"n": 10**400, "real": 1.5}))
     before = repo.head.revision
-    with pytest.raises(InvalidChangeError, match="too large to convert to a float"):
+    with pytest.raises(InvalidChangeError, match=r"by 1\.5: its value is an integer too large to convert to a float"):
         repo.run(lambda tx: tx.increment("/a", "n", 1.5))
+    with pytest.raises(InvalidChangeError, match="the amount is an integer too large to convert to a float"):
+        repo.run(lambda tx: tx.increment("/a", "real", 10**400))
     with pytest.raises(LimitError, match="65537 bytes"):
         repo.run(lambda tx: tx.set("/a", "n", 1), "m" * 65_537)
     assert not instance_of(repo).outcomes.deferred
