@@ -60,13 +60,14 @@ def keep(
 ) -> Checkpoint:
     """Keep a view of trunk until a time (ms since 1970), exactly as it is.
 
-    Two round trips, one to remove old entries, and one where old revisions are collected.
+    Two round trips, one to remove old entries, and one where old revisions are collected. One more for the first checkpoint of
+    a revision on a store without transactions.
 
     ``shared``: use the entry that all such users share; it keeps its time if that is later. Otherwise the entry is new.
     ``or_more``: accept a view that a checkpoint already keeps of this revision if it contains all of this view.
 
-    Raises BranchError for a view of a branch, CheckpointError if a checkpoint keeps another view of the same revision, and
-    RevisionCollectedError if the view is too old.
+    Raises BranchError for a view of a branch, CheckpointError if a checkpoint keeps another view of the same revision or if the
+    store does not show the new one, and RevisionCollectedError if the view is too old.
     """
     text = revisions.to_text(view.revision)
     if revisions.is_branch(view.revision):

@@ -17,7 +17,7 @@ from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore, lost_reply
 from tests.support.checkpoints import HOUR, keep_shared, kept
-from tests.support.marking_store import MarkingStore
+from tests.support.marking_store import MarkingStore, store_in_memory
 from tests.support.runtime import START_MS, World, open_instance
 from tests.support.straggler import add
 
@@ -206,6 +206,36 @@ def test_earlier_versions_of_a_removed_checkpoint_do_not_appear_again(world: Wor
     # After the hour, a new one of the same revision is kept.
     again = checkpoints.keep(one, one.head(), START_MS + 9 * HOUR)
     assert checkpoints.all_of(one) == [again]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_checkpoint_that_the_store_does_not_show_is_an_error(world: World, ordered: bool) -> None:
+    back = 0
+    store = store_in_memory(lambda: world.clock() - back, ordered=ordered)
+    one = open_instance(store, world)
+    made = checkpoints.keep_head(one, HOUR)
+    checkpoints.release(one, made.revision, made.number)
+    world.advance(2 * 3600)
+    one.checkpoint_cells.remove_expired()
+    assert not list(one.checkpoint_cells.all_lists())
+    # The clock of the store goes back beyond the moment of the release. On HBase the delete hides what is written now.
+    back = 3 * HOUR
+    if ordered:
+        again = checkpoints.keep(one, one.head(), START_MS + 9 * HOUR)
+        assert checkpoints.all_of(one) == [again]
+        return
+    with pytest.raises(CheckpointError, match="the store does not show it"):
+        checkpoints.keep(one, one.head(), START_MS + 9 * HOUR)
+    assert checkpoints.all_of(one) == []
+    # One of another revision, and one after the clock is right again, are shown.
+    first, back = one.head(), 0
+    newer = add(one, "/a")
+    back = 3 * HOUR
+    made = checkpoints.keep(one, one.head(), START_MS + 9 * HOUR)
+    assert checkpoints.view_of(one, newer) is not None
+    back = 0
+    again = checkpoints.keep(one, first, START_MS + 9 * HOUR)
+    assert checkpoints.all_of(one) == [again, made]
 
 
 def test_a_checkpoint_made_while_the_old_cells_are_removed_stays(store: MemoryStore, world: World) -> None:

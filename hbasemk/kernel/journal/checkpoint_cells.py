@@ -1,8 +1,9 @@
 """The checkpoints in the settings row, as one instance reads and changes them (``docs/protocol.md``, section 3).
 
 Each revision that is kept has a list of entries and a view. One atomic put writes both, by compare-and-set on the list. So all
-entries of a revision share one view. The cells are removed in two steps: a compare-and-set ends the list, and exact deletes
-remove both cells an hour later. A checkpoint that is made in between writes newer versions, which the deletes spare.
+entries of a revision share one view. The cells are removed in two steps: a compare-and-set ends the list, and an hour later
+deletes remove the versions of both cells that exist then. A checkpoint that is made in between writes newer versions, which
+the deletes spare.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError
-from hbasemk.format import journal_row, schema
+from hbasemk.errors import CheckpointError, FormatError
+from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.checkpoint import LIST, CheckpointList, list_column, revision_of, view_column
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import BranchView
@@ -152,6 +153,9 @@ class CheckpointCells:
         ``change`` computes them from what is stored, again after each failure; it returns None to leave them. Its second
         argument says whether there was an attempt before. That one may have been applied, although its answer was no: a gateway
         may have sent it twice.
+
+        Two round trips; one more for the first list of a revision on a store without transactions. Raises CheckpointError if
+        the store's clock has gone back so far that the delete of an earlier list hides the new one.
         """
         again = False
         column = list_column(revision)
@@ -171,6 +175,9 @@ class CheckpointCells:
             again = True
             if self._store.check_and_write(schema.CLUSTER, column, expected, put):
                 self._announce()
+                # A list that replaces another one gets at least its timestamp. Nothing deletes a list within an hour.
+                if expected is None and not self._store.supports_transactions and self.read(revision).listed is None:
+                    raise _hidden(revision)
                 return
 
     def _announce(self) -> None:
@@ -234,3 +241,13 @@ class CheckpointCells:
         if not entries:
             return cell.timestamp + REMOVE_AFTER_MS < now
         return any(entry.until_ms + REMOVE_AFTER_MS < now for entry in entries)
+
+
+def _hidden(revision: int) -> CheckpointError:
+    text = revisions.to_text(revision)
+    return CheckpointError(
+        f"the checkpoint of revision {text} was written, but the store does not show it: an earlier checkpoint of this revision "
+        "was removed, and the store's clock has gone back since, by more than an hour. No checkpoint keeps the revision. Take "
+        "one of a newer revision, or correct the store's clock and try again.",
+        revision=text,
+    )
