@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hbasemk.errors import BranchError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches import merged_part, one_transaction
@@ -19,6 +20,7 @@ from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.branches.one_transaction import BranchTransactions
 from hbasemk.store.abc import Decision, NewCell, Put, Row
+from hbasemk.testing.simulation import Actor
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
@@ -37,6 +39,40 @@ def test_a_shared_branch_takes_effect_at_most_once(kind: type[SharedBranch], see
     note = f", {kind.__name__}, {'with' if faults else 'without'} faults"
     for _ in each_run("HBASEMK_BRANCH_SEEDS", seeds, lambda seed: kind(seed, faults=faults), note=note):
         pass
+
+
+class Merges(SharedBranch):
+    """One run of a seed, in which all processes merge the branch, and nothing else happens."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        simulator = self.simulator
+        del simulator.actors[1:]
+        self.merged = 0
+        for number in range(3):
+            simulator.add(f"m{number}", self._merge)
+
+    def _merge(self, actor: Actor) -> None:
+        instance = actor.open()
+        self._slow_claims(actor, instance)
+        self._some_in_steps(instance)
+        try:
+            instance.branches.merge(self.newest, "")
+            self.merged += 1
+        except BranchError as error:
+            assert "merged into trunk" in str(error) or "If that one fails" in str(error)
+
+
+class MergesOfNodes(Merges, SharedBranchOfNodes):
+    """The same with a branch that adds a node."""
+
+
+@pytest.mark.parametrize("kind", [Merges, MergesOfNodes])
+def test_merges_of_one_branch_do_not_conflict_with_each_other(kind: type[Merges]) -> None:
+    for seed in range(60):
+        run = kind(seed)
+        run.run()
+        assert run.merged == 1, f"seed {seed}: {run.merged} merges have succeeded"
 
 
 def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from hbasemk.format import changes, revisions, schema
 from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
-from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.branch_commits import BranchCommits
 from hbasemk.kernel.branches.cache import BranchState
@@ -173,8 +173,9 @@ class Branches(BranchCommits):
         ``message`` describes the revision (None: the branch's message). A merge without effect leaves the branch open, or
         ``abandons`` it.
         Raises ConflictError if trunk has changed since the base what the branch wrote or depends on; both sides are then
-        unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers. Raises it
-        also, with the merged revision, if a concurrent commit to the branch is not part of the merge.
+        unchanged. Raises BranchError if ``revision`` is not the newest or the branch carries conflict markers, or if another
+        merge or rebase of the branch came first. Raises it also, with the merged revision, if a concurrent commit to the branch
+        is not part of the merge.
         """
         with NOTHING_COMMITTED:
             state, row = self.require_head_row(revision, schema.MESSAGE)
@@ -197,24 +198,29 @@ class Branches(BranchCommits):
                     self._heads.abandon(state.root, revision)
             return self._journal.head.revision
         tried: list[int] = []
-        end = MergeEnd(self._claims, state.root, revision)
-        try:
-            source = ReadyChangeSet(plan)
-            merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
-            # The merge is committed: a store error from here on must not make it look rejected.
-            has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
-        except ConflictError:
-            if end.reason is not None:
-                raise end.reason from None
-            # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
-            with suppress(StoreError, ClosedError):
-                self.require_head(revision)
-            raise
-        except BaseException:
-            # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
-            if tried:
-                self._heads.record_doubt(state.root, revision, tried[-1])
-            raise
+        again = True
+        while True:
+            end = MergeEnd(self._claims, state.root, revision, yields=not again)
+            try:
+                source = ReadyChangeSet(plan)
+                merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
+                # The merge is committed: a store error from here on must not make it look rejected.
+                has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
+                break
+            except ConflictError as error:
+                if end.reason is not None:
+                    raise end.reason from None
+                with NOTHING_COMMITTED:
+                    may_be_rival = self._may_be_rival(state.root, revision, end, error)
+                if not may_be_rival or not again:
+                    raise
+                tried.clear()
+                again = False
+            except BaseException:
+                # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
+                if tried:
+                    self._heads.record_doubt(state.root, revision, tried[-1])
+                raise
         if not has_ended:
             try:
                 head = self._heads.read(state.root)
@@ -229,6 +235,35 @@ class Branches(BranchCommits):
                     revision=text,
                 )
         return merged
+
+    def _may_be_rival(self, root: int, revision: int, end: MergeEnd, error: ConflictError) -> bool:
+        """Return whether a merge may have lost to another merge or a rebase of the branch that has not claimed it yet.
+
+        Raises BranchError if the claim on the branch shows that it has; and if the branch is merged or rebased already.
+        """
+        try:
+            # If the branch is merged or rebased already, its end, which the claim has completed, is the reason.
+            _, row = self.require_head_row(revision)
+        except (StoreError, ClosedError):
+            return False
+        claim = row.branch_claim
+        if claim is None or not end.is_lost_to(claim, error):
+            # An unknown revision has aborted the merge: a commit to trunk, or a rival before it makes its own claim.
+            return error.other == error.revision
+        if (
+            not revisions.is_branch(claim.claimant)
+            and self._outcomes.of(claim.claimant, check=True) is Outcome.COMMITTED
+        ):
+            self._claims.end_merged(root, claim)
+            self.require_head(revision)
+            # The branch has received commits during that merge, which contains only a part.
+            return False
+        text, rival = revisions.to_text(revision), revisions.to_text(claim.claimant)
+        raise BranchError(
+            f"branch revision {text} is not merged: another merge or rebase of the branch, {rival}, was made at the same time. "
+            "If that one fails, merge the branch again",
+            revision=text,
+        ) from None
 
     def may_rebase_at_once(self, row: JournalRow, nodes: int) -> bool:
         """Return whether one transaction may rebase a branch with this first row, whose effect changes so many nodes."""

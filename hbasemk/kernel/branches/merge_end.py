@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.errors import BranchError
-from hbasemk.format import schema
+from hbasemk.errors import BranchError, ConflictError
+from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import MERGED, BranchClaim, BranchHead
 from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.claims import BranchClaims, EarlierMergeError
@@ -14,14 +14,21 @@ from hbasemk.store.abc import Put, Row
 
 
 class MergeEnd(BranchEnd):
-    """The end of the branch ``root`` at ``revision``; ``reason`` says why :meth:`claim` has refused a merge."""
+    """The end of the branch ``root`` at ``revision``; ``reason`` says why :meth:`claim` has refused a merge.
 
-    def __init__(self, claims: BranchClaims, root: int, revision: int) -> None:
+    ``yields``: the merge yields to one with a lower id even if it adjusts. ``claimed`` is the merge that has the claim, or had it
+    until another merge or a rebase replaced it.
+    """
+
+    def __init__(self, claims: BranchClaims, root: int, revision: int, *, yields: bool = False) -> None:
         self._claims = claims
         self._root = root
         self._revision = revision
+        self._yields = yields
         self.rows = (heads.get_first_row(root),)
         self.reason: BranchError | None = None
+        self.claimed: int | None = None
+        self.is_yielding = False
 
     def is_possible(self, rows: Sequence[Row]) -> bool:
         """Return whether the branch is still at its revision, and nobody has claimed it."""
@@ -35,13 +42,24 @@ class MergeEnd(BranchEnd):
     def claim(self, merge: int, *, yields: bool) -> int | None:
         """Claim the branch; if an earlier merge has committed, end the branch for it."""
         try:
-            found = self._claims.take(self._root, merge, self._revision, yields=yields)
+            found = self._claims.take(self._root, merge, self._revision, yields=yields or self._yields)
         except EarlierMergeError as earlier:
+            self.is_yielding = True
             return earlier.merge
         except BranchError as error:
             self.reason = error
             return merge
         if found is None:
+            self.claimed = merge
             return None
         self._claims.end_merged(self._root, found)
         return found.claimant
+
+    def is_lost_to(self, claim: BranchClaim, error: ConflictError) -> bool:
+        """Return whether a merge has lost to the merge or rebase that has the claim on the branch, not to a commit to trunk.
+
+        A merge that claims the branch before it is decided is replaced only by another one.
+        """
+        if claim.claimant == self.claimed:
+            return False
+        return self.claimed is not None or self.is_yielding or error.other == revisions.to_text(claim.claimant)

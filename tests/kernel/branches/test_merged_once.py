@@ -436,7 +436,11 @@ def test_of_two_merges_without_adjusts_the_lower_id_wins(plain: Two, world: Worl
         if not first_lives:
             world.advance(60)
         # The first merge has claimed the branch. The second one has a higher id.
-        with contextlib.nullcontext() if not first_lives else pytest.raises(ConflictError):
+        with (
+            contextlib.nullcontext()
+            if not first_lives
+            else pytest.raises(BranchError, match="If that one fails")
+        ):
             plain.two.branches.merge(plain.branch, "")
             outcomes.append(True)
 
@@ -448,3 +452,13 @@ def test_of_two_merges_without_adjusts_the_lower_id_wins(plain: Two, world: Worl
             plain.one.branches.merge(plain.branch, "")
     assert outcomes == ([False] if first_lives else [False, True])
     assert names(plain.two) == {"x"}
+
+
+def test_a_merge_with_a_real_conflict_after_a_failed_one_says_so_at_once(plain: Two, world: World) -> None:
+    commit(plain.two, SetProperty("/a", "p", "theirs"))
+    for _ in range(2):
+        # The second merge finds the claim of the first one.
+        began = world.ms
+        with pytest.raises(ConflictError, match="over property 'p'"):
+            plain.one.branches.merge(plain.branch, "")
+        assert world.ms == began
