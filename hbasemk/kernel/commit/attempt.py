@@ -97,7 +97,11 @@ class Attempts(Committing):
                 # The revision has been aborted, or was never created.
                 draft.revision = 0
                 self.statistics.too_slow += 1
+            except InvalidRevisionError:
+                # The journal row belongs to another process.
+                raise
             except Exception:
+                self._defer_without_row(draft)
                 raise
             except BaseException:
                 # Interrupted between two steps: this process must not leave the revision pending.
@@ -110,6 +114,13 @@ class Attempts(Committing):
             f"other processes at {self._store.location} issued much higher revision ids, or aborted this commit, while it made "
             f"its own id, {TRIES_IN_TIME} times; commit again"
         )
+
+    def _defer_without_row(self, draft: Draft) -> None:
+        """Abort a revision whose commit has failed before its journal row was created: its writer's log may list it."""
+        revision = draft.revision
+        if draft.created is None and self._announcements.is_open(revision) and revision not in self._outcomes.deferred:
+            self._outcomes.defer(revision, ())
+            self._outcomes.resolve_pending_quietly()
 
     def _try(self, draft: Draft) -> int | LostAttempt:
         plan = self._preparation.prepare(draft)

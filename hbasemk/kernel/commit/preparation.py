@@ -88,8 +88,13 @@ class Preparation(Committing):
         return plan
 
     def _make_id(self, draft: Draft) -> None:
-        revision = self._announcements.next(max(draft.view.upper, self._journal.highest_seen))
-        draft.start_try(revision, self._runtime.random.getrandbits(128).to_bytes(16, "big"))
+        revision = 0
+        try:
+            revision = self._announcements.next(max(draft.view.upper, self._journal.highest_seen))
+            draft.start_try(revision, self._runtime.random.getrandbits(128).to_bytes(16, "big"))
+        except BaseException:
+            self._announcements.abandon(revision)
+            raise
 
     def create(self, draft: Draft) -> None:
         """Create the journal row, pending, with the changes; raise TooSlow if the revision can no longer commit.

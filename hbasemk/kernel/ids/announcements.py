@@ -48,6 +48,7 @@ class Announcements:
         self._machine = 0
         self._base = 0
         self._open: set[int] = set()
+        self._abandoned: list[int] = []
         self._recent: list[int] = []
         self._bound = 0
         self._acknowledged = 0
@@ -58,16 +59,39 @@ class Announcements:
         """Make the id of a revision, to be announced. In a store that orders all writes, nothing is announced."""
         if self._store.supports_transactions:
             return self._clock.next(above)
-        with self._state:
-            # The id and its place in the log are one step, so ids enter the log in increasing order.
-            while True:
-                revision = self._clock.next(above)
-                in_time = self._clock.is_in_time(revision)
-                self._adopt()
-                if in_time and self._enters(revision):
-                    self._open.add(revision)
-                    self._bound = revision
-                    return revision
+        made = 0
+        try:
+            with self._state:
+                # The id and its place in the log are one step, so ids enter the log in increasing order.
+                while True:
+                    revision = self._clock.next(above)
+                    in_time = self._clock.is_in_time(revision)
+                    self._adopt()
+                    if in_time and self._enters(revision):
+                        made = revision
+                        self._open.add(revision)
+                        self._bound = revision
+                        return revision
+        except BaseException:
+            # An interrupt: no commit has received the id.
+            self.abandon(made)
+            raise
+
+    def abandon(self, revision: int) -> None:
+        """Record that no commit uses an id that was made. Other threads may have announced it; so it must be aborted."""
+        if revision in self._open:
+            self._abandoned.append(revision)
+
+    def take_abandoned(self) -> list[int]:
+        """Return the abandoned ids, each once."""
+        taken = []
+        while self._abandoned:
+            taken.append(self._abandoned.pop())
+        return taken
+
+    def is_open(self, revision: int) -> bool:
+        """Return whether a revision is listed in the log, or will be, as one that may not be decided."""
+        return revision in self._open
 
     def announce(self, revision: int) -> None:
         """Announce a revision; return when that is acknowledged. Threads that wait at the same time share one call.
@@ -83,7 +107,8 @@ class Announcements:
         """Return the log that announces a revision; None if it is announced already. The caller holds the lock."""
         with self._state:
             if self._nonce != self._lease.nonce or revision not in self._open:
-                raise self._lease.lost()
+                # The lease of the revision is over. The present one may be a new one.
+                raise self._lease.lost_error(revisions.machine_of(revision))
             if revision <= self._acknowledged:
                 return None
             self._idle = False

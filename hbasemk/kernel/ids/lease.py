@@ -377,13 +377,20 @@ class Lease:
         ClosedError if this instance has released it, because it is closed.
         """
         self._record = None
+        return self.lost_error(self.machine)
+
+    def lost_error(self, machine: int) -> LeaseLostError | ClosedError:
+        """Return the error for a revision with a machine id whose lease this instance has no more; keep the present lease.
+
+        ClosedError if this instance has released it, because it is closed.
+        """
         if self.is_closed:
             return closed()
         return LeaseLostError(
-            f"this process lost machine id {self.machine:#06x} of the repository at {self.store.location}: another process "
+            f"this process lost machine id {machine:#06x} of the repository at {self.store.location}: another process "
             "ended its lease, because this process did not renew it in time (it was paused, or the store was out of reach). "
             "The commit was not made; the next commit claims a new machine id.",
-            machine=self.machine,
+            machine=machine,
         )
 
 
