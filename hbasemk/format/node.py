@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, InvalidValueError, LimitError
@@ -158,7 +158,7 @@ def name_of(path: str, column: Column) -> str:
         raise schema.damaged("the name is not UTF-8", schema.NODES, paths.key(path), column) from error
 
 
-def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]:
+def from_cells(path: str, cells: Sequence[Cell]) -> tuple[NodeState | None, int]:
     """Build a node state from the visible cells of a row's data family, one per column.
 
     ``cells`` are in the order of their qualifiers, as every read returns them, so the cell that begins its life comes first.
@@ -168,10 +168,9 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
     life = 0
     last = 0
     kept: list[tuple[bytes, bytes]] = []
-    slots: list[Cell] = []
+    slots: Sequence[Cell] = ()
     later: dict[bytes, int] = {}
-    for cell in cells:
-        _, qualifier, timestamp, value = cell
+    for number, (_, qualifier, timestamp, value) in enumerate(cells):
         kind = qualifier[0] if qualifier else None
         if kind == schema.PROPERTY:
             if timestamp > life:
@@ -181,7 +180,11 @@ def from_cells(path: str, cells: Iterable[Cell]) -> tuple[NodeState | None, int]
             if value != values.TOMBSTONE:
                 kept.append((qualifier, value))
         elif kind == schema.SLOT:
-            slots.append(cell)
+            # The slots come last; nothing follows them but damage.
+            slots = cells[number:]
+            if slots[-1].qualifier[0] != kind:
+                slots = [cell for cell in slots if cell.qualifier[0] == kind]
+            break
         elif qualifier == _DELETED:
             life = timestamp
             if value != schema.ALIVE:
