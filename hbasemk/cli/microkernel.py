@@ -177,8 +177,8 @@ def diff(
     MicroKernel interface reserves; --paths does.
     """
     from hbasemk.kernel import diff as kernel_diff
-    from hbasemk.microkernel.jsop_diff import subtree_operations
-    from hbasemk.microkernel.reserved import RESERVED, hidden
+    from hbasemk.microkernel.jsop_diff import shows, subtree_operations
+    from hbasemk.microkernel.reserved import RESERVED
     from hbasemk.repository import instance_of
     from hbasemk.snapshot import view_of
 
@@ -198,8 +198,8 @@ def diff(
         if isinstance(before, str) and isinstance(after, str):
             # The snapshot of a time, and the newest one, can contain more than the base of a branch that they end with.
             views = kernel_diff.with_exact_base(instance, *views)
-        unseen = None if paths_only else hidden
-        changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth, unseen)
+        shown = None if paths_only else shows
+        changes = kernel_diff.diff(instance, *views, path, None if depth < 0 else depth, shown)
         if paths_only:
             return _print_paths(session, changes, path, None if depth < 0 else depth)
         # JSOP shows no reserved names, so trees without an operation can differ.

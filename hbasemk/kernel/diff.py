@@ -6,7 +6,7 @@ only one of the views name the nodes that can differ, and only those are read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, paths, revisions, schema
@@ -46,18 +46,17 @@ def diff(
     after: View,
     path: str = paths.ROOT,
     depth: int | None = None,
-    hidden: Callable[[str], bool] | None = None,
+    shows: Callable[[NodeChange], bool] | None = None,
 ) -> Iterator[NodeChange]:
     """Yield every node at or below ``path`` whose existence or properties differ, ordered by depth and path.
 
     A node that was removed and added again with the same properties does not differ. ``depth`` limits the levels below
-    ``path`` (None: all), as in :func:`_up_to`. Nodes that are ``hidden`` represent others only if no other node does.
+    ``path`` (None: all), as in :func:`_up_to`. A node represents others only if it ``shows``, or if no other node does.
     """
     touched = {one for one in _touched(instance, before, after) if paths.is_at_or_below(one, path)}
     if depth is None:
         return of_paths(instance, before, after, touched)
-    ordered = sorted(touched, key=None if hidden is None else lambda one: (hidden(one), one))
-    return _up_to(instance, before, after, ordered, paths.depth(path) + depth)
+    return _up_to(instance, before, after, touched, paths.depth(path) + depth, shows or (lambda _: True))
 
 
 def of_paths(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
@@ -65,12 +64,19 @@ def of_paths(instance: Instance, before: View, after: View, touched: Iterable[st
     return (one for one in _pairs(instance, before, after, touched) if _differ(one.before, one.after))
 
 
-def _up_to(instance: Instance, before: View, after: View, touched: Sequence[str], limit: int) -> Iterator[NodeChange]:
+def _up_to(
+    instance: Instance,
+    before: View,
+    after: View,
+    touched: set[str],
+    limit: int,
+    shows: Callable[[NodeChange], bool],
+) -> Iterator[NodeChange]:
     """Yield the differing nodes down to the level ``limit``, and the nodes that represent deeper differences.
 
     The next level's nodes come too, unless their parent was added or removed: then they belong to its subtree. For a node
-    of that level that both views contain, the first differing node of ``touched`` below it comes, if there is any. The cost
-    depends on what the result contains, and on the touched nodes that do not differ.
+    of that level that both views contain, one differing node below it comes, if there is any: one that ``shows``, if possible.
+    The cost depends on what the result contains, and on the touched nodes that do not differ, or do not show.
     """
     replaced: set[str] = set()
     for level in (
@@ -83,11 +89,12 @@ def _up_to(instance: Instance, before: View, after: View, touched: Sequence[str]
             if _differ(change.before, change.after):
                 yield change
     deeper: dict[str, list[str]] = {}
-    for one in touched:
+    for one in sorted(touched):
         if paths.depth(one) > limit + 1:
             top = paths.ancestor(one, limit + 1)
             if top not in replaced and _parent(top) not in replaced:
                 deeper.setdefault(top, []).append(one)
+    unseen: dict[str, NodeChange] = {}
     size = 1
     while deeper:
         differing = {
@@ -96,11 +103,16 @@ def _up_to(instance: Instance, before: View, after: View, touched: Sequence[str]
         }
         left: dict[str, list[str]] = {}
         for top, below in deeper.items():
-            first = next((differing[one] for one in below[:size] if one in differing), None)
+            found = [differing[one] for one in below[:size] if one in differing]
+            first = next(filter(shows, found), None)
             if first is not None:
                 yield first
-            elif len(below) > size:
+                continue
+            unseen.update((top, one) for one in found[:1])
+            if len(below) > size:
                 left[top] = below[size:]
+            elif top in unseen:
+                yield unseen[top]
         deeper = left
         size *= 2
 

@@ -80,10 +80,18 @@ def operations_of(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: 
         elif _is_within(changed_path, limit):
             for name, value in _properties(change.before, change.after):
                 (unset if value is None else changed).append(jsop.SetProperty(changed_path, name, value))
-        else:
+        elif shows(change):
             cut_off.add(_topmost(changed_path, limit))
     deeper = [jsop.ChangedSubtree(subtree) for subtree in sorted(cut_off, key=paths.key)]
     return [*removed, *unset, *added, *changed, *deeper]
+
+
+def shows(change: NodeChange) -> bool:
+    """Return whether JSOP shows a difference: not one of hidden nodes, or of reserved properties alone."""
+    if hidden(change.path):
+        return False
+    before, after = change.before, change.after
+    return before is None or after is None or any(True for _ in _properties(before, after))
 
 
 def _is_within(path: str | None, limit: int | None) -> bool:

@@ -27,8 +27,7 @@ from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_no
 from hbasemk.microkernel.child_counts import child_count
 from hbasemk.microkernel.filters import filter_of
 from hbasemk.microkernel.hash_index import Hashes
-from hbasemk.microkernel.jsop_diff import subtree_operations
-from hbasemk.microkernel.reserved import hidden
+from hbasemk.microkernel.jsop_diff import shows, subtree_operations
 from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import Snapshot, view_of
 
@@ -118,7 +117,7 @@ class MicroKernel:
         views = self._view(from_revision, "from_revision"), self._view(to_revision, "to_revision")
         if from_revision is not None and to_revision is not None:
             views = diff.with_exact_base(instance, *views)
-        changes = diff.diff(instance, *views, top, None if depth < 0 else depth, hidden)
+        changes = diff.diff(instance, *views, top, None if depth < 0 else depth, shows)
         return jsop.write(subtree_operations(instance, views[0], changes, top, depth))
 
     # --- reading -----------------------------------------------------------------------------------------

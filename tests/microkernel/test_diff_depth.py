@@ -52,6 +52,18 @@ def test_a_hidden_node_does_not_represent_a_subtree_in_which_others_differ(mk: C
     assert mk.diff(first, second, "/", 0) == '^"/a":{}'
 
 
+def test_a_subtree_in_which_only_reserved_properties_differ_is_not_shown(mk: Cluster) -> None:
+    first = mk.commit("/", '+"a":{"b":{"c":{}}} +"d":{"b":{"c":{}}}')
+    with mk.next.repository.transaction() as tx:
+        tx.set("/a/b/c", ":id", 1)
+        # The first of the two does not show, and must not represent the second one.
+        tx.set("/d/b", ":hash", "x")
+        tx.set("/d/b/c", "p", 1)
+    second = mk.get_head_revision()
+    assert [mk.diff(first, second, "/a", depth) for depth in (-1, 0, 1, 2)] == [""] * 4
+    assert mk.diff(first, second, "/", 0) == '^"/d":{}'
+
+
 def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Instances) -> None:
     chance = random_of_test()
     kernel = MicroKernel(opened())
