@@ -52,14 +52,14 @@ def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     from hbasemk.transfer import own_files, target_file
 
     with session.open() as repository:
-        pieces = repository.blobs.stream(blob_id)
         if file is None or file == STREAM:
-            output.print_bytes(pieces)
+            output.print_bytes(repository.blobs.stream(blob_id))
             return
+        place = Path(file)
         # SQLite has made all its files by now.
-        own_files.refuse(file, session.url, "overwritten")
-        with target_file.opened(Path(file)) as target:
-            target.writelines(pieces)
+        own_files.refuse(place, session.url, "overwritten")
+        with target_file.opened(place) as target:
+            target.writelines(repository.blobs.stream(blob_id))
 
 
 GROUPS = ((blob, (blob_put, blob_get)),)

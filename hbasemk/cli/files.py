@@ -12,12 +12,25 @@ STREAM: Final = "-"
 
 
 class DiskPath(click.Path):
-    """The path of a file or folder, as it was given. An empty text, as of a variable that is not set, is a usage error."""
+    """The path of a file or folder, as it was given. An empty text, as of a variable that is not set, is a usage error.
+
+    So is the path of a folder, such as ``x/``, where a file is expected.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not value:
             self.fail("expected a path, got an empty text; use . for the current folder", param, ctx)
+        if not self.dir_okay:
+            require_file_name(str(value))
         return str(super().convert(value, param, ctx))
+
+
+def require_file_name(path: str) -> None:
+    """Raise a usage error for a path that can only name a folder."""
+    if path.endswith(("/", "/.", "/..")) or path in (".", ".."):
+        raise click.UsageError(
+            f"expected a file, got {path!r}, which names a folder; leave out what follows the last name"
+        )
 
 
 def standard_input(expected: str, otherwise: str = "a file as the argument") -> BinaryIO:

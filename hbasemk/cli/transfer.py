@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from hbasemk.cli import output
-from hbasemk.cli.files import STREAM, DiskPath, standard_input
+from hbasemk.cli.files import STREAM, DiskPath, require_file_name, standard_input
 from hbasemk.cli.session import Decorated, Integer, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
@@ -401,6 +401,8 @@ def export(
     if special_modes and form == "json":
         raise click.UsageError("--special-modes is for files only; leave it out, or leave out --format json")
     place = None if target is None or target == STREAM else Path(target)
+    if form == "json" and target is not None:
+        require_file_name(target)
     if place is None and form == "files":
         raise click.UsageError("no folder to export the files to; give TARGET (./- for a folder named -)")
     retry = StoreRetry(retry_timeout, output.complain)

@@ -21,7 +21,8 @@ def opened(target: Path) -> Iterator[BinaryIO]:
     """Yield a binary stream whose content atomically replaces a file at the end; or a device or pipe, opened for writing.
 
     After an error, the file is as before. A link stays, and the file that it leads to is replaced. The new file has the mode of
-    the old one. Raises OSError, with the name ``target``.
+    the old one. A file in a folder where this user may create none is overwritten instead. Raises OSError, with the name
+    ``target``.
     """
     try:
         found = target.stat()
@@ -35,16 +36,31 @@ def opened(target: Path) -> Iterator[BinaryIO]:
                 yield stream
             return
         mode = 0o666 if found is None else found.st_mode & PERMISSIONS
-        with (
-            replacing(os.fsencode(target.resolve())) as temporary,
-            open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file,
-        ):
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(_beside(os.fsencode(target.resolve()), mode))
+            except PermissionError:
+                if found is None:
+                    raise
+                # This user may write the file, but create none beside it.
+                yield stack.enter_context(open(target, "wb"))
+                return
             if stat.S_IMODE(os.fstat(file.fileno()).st_mode) != mode and found is not None:
                 # The umask took rights that the old file grants.
                 os.fchmod(file.fileno(), mode)
             yield file
     except OSError as error:
         raise naming(error, target) from error
+
+
+@contextmanager
+def _beside(name: bytes, mode: int) -> Iterator[BinaryIO]:
+    """Yield a new file with a mode, less what the umask takes; it replaces the file ``name`` at the end."""
+    with (
+        replacing(name) as temporary,
+        open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file,
+    ):
+        yield file
 
 
 @contextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +126,27 @@ def test_files_are_not_exported_over_a_link_of_the_system(url: str, tmp_path: Pa
 def test_json_is_not_written_over_a_folder(run: Run, tmp_path: Path) -> None:
     ran = run("export", "/a", str(tmp_path), "-f", "json")
     assert ran.err == f"hbasemk: {tmp_path}: expected a file, and this is a directory\n"
+
+
+def test_a_target_is_overwritten_where_the_user_may_not_create_files(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = run("blob", "put", __file__).out.strip()
+    target = tmp_path / "target"
+    target.write_text("old")
+    real = os.open
+
+    def refuse(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if os.path.basename(os.fsencode(path)).startswith(b".hbasemk-"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert run("blob", "get", blob, str(target)) == (DONE, "", "")
+    assert target.read_bytes() == Path(__file__).read_bytes()
+    new = tmp_path / "new"
+    assert run("blob", "get", blob, str(new)).err == f"hbasemk: {new}: Permission denied\n"
+    assert not new.exists()
 
 
 def test_a_target_need_not_be_readable(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

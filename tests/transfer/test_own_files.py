@@ -156,6 +156,25 @@ def closed(url: str, checked: object, tmp_path: Path) -> str:
     return made
 
 
+@pytest.mark.parametrize("end", ["/", "/."])
+@pytest.mark.parametrize("arguments", [("blob", "get"), ("export", "-f", "json", "/")])
+def test_a_file_of_the_repository_is_not_replaced_under_a_name_of_a_folder(
+    closed: str, tmp_path: Path, arguments: tuple[str, ...], end: str
+) -> None:
+    (tmp_path / "content").write_text("content")
+    blob = hbasemk(closed, "blob", "put", str(tmp_path / "content")).stdout.strip()
+    content = blob if arguments[0] == "blob" else ""
+    before = (tmp_path / "other" / "content.db").read_bytes()
+
+    ran = hbasemk(closed, *arguments, *filter(None, [content]), str(tmp_path / "other" / "content.db") + end)
+
+    assert ran.returncode == 2, ran.stderr
+    assert "names a folder" in ran.stderr
+    assert (tmp_path / "other" / "content.db").read_bytes()[:16] == before[:16] == b"SQLite format 3\0"
+    with connect(closed, create=False, poll_interval=0) as repository:
+        assert repository.refresh()["/"]["x"] == 1
+
+
 @pytest.mark.parametrize("name", ["content.db", "hard", "link"])
 @pytest.mark.parametrize(
     "arguments",
