@@ -58,10 +58,11 @@ class Exported:
 def export_files(snapshot: Snapshot, path: str, target: Path, *, special_modes: bool = False) -> Exported:
     """Write the subtree of ``path`` to ``target``, as an import kept it.
 
-    A directory becomes the folder ``target``. A file or link becomes the file ``target``, or an entry with its own name if
-    ``target`` is a folder. A file replaces an existing one atomically; other existing entries stay. Nothing is written
-    outside of ``target``, regardless of links there or in the tree, and no file of the repository is replaced. Without
-    ``special_modes``, set-user-id, set-group-id and sticky bits are left out. A new directory has no rights for other users
+    A directory becomes the folder ``target``, which gets the directory's mode and time if it is new. A file or link becomes the
+    file ``target``, or an entry with its own name if ``target`` is a folder. A file replaces an existing one atomically; other
+    existing entries stay. Nothing is written outside of ``target``, regardless of links there or in the tree, and no file of the
+    repository is replaced. Without ``special_modes``, set-user-id, set-group-id and sticky bits are left out. A new directory has
+    no rights for other users
     before it gets its mode at the end. Raises NodeNotFoundError, and OSError if the folder cannot be written.
     """
     return _Export(snapshot, snapshot[path], special_modes).run(target)
@@ -133,8 +134,11 @@ class _Export:
             self._single(target)
             self._skip_below()
         elif self._is_directory(top):
-            _make_folder(target, top.path)
+            is_new = not os.path.lexists(target)
+            _make_folder(target, top.path, 0o700 if MODE in top else 0o777)
             with contextlib.closing(_Folder(target)) as folder:
+                # A folder that exists keeps its mode and time.
+                self._directories[top.path] = (), top if is_new else None
                 self._tree(folder)
         else:
             self._skip(top, self._not_an_entry(top))
@@ -175,7 +179,6 @@ class _Export:
                 self._skip(node, _NO_DIRECTORY)
 
     def _tree(self, folder: _Folder) -> None:
-        self._directories[self._top.path] = (), None
         try:
             self._write_below(folder)
         finally:
@@ -373,10 +376,10 @@ def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
         file.writelines(piece.encode() for piece in export_json(snapshot, path))
 
 
-def _make_folder(folder: Path, path: str) -> None:
+def _make_folder(folder: Path, path: str, mode: int = 0o777) -> None:
     """Create a folder for the export of a node, unless it exists; raise NotADirectoryError if a file has its place."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode, parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         found = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
         problem = f"it is not a folder, so {path} cannot be exported there; choose another TARGET"

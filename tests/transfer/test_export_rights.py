@@ -204,3 +204,15 @@ def test_a_folder_in_which_nothing_can_be_written_ends_the_export(
         exported(url, tmp_path / "out")
 
     assert (raised.value.errno, raised.value.filename) == (number, str(tmp_path / "out/a"))
+
+
+@pytest.mark.usefixtures("top")
+def test_a_new_folder_gets_the_mode_and_time_of_an_exported_subdirectory(url: str, tmp_path: Path) -> None:
+    existing = tmp_path / "existing"
+    existing.mkdir()
+    with connect(url) as repository:
+        head = repository.refresh()
+        export_files(head, f"{AT}/private", tmp_path / "new")
+        export_files(head, f"{AT}/private", existing)
+    assert modes(tmp_path, "new", "existing") == {"new": 0o700, "existing": 0o755}
+    assert (tmp_path / "new").stat().st_mtime_ns == 7_000_000_007
