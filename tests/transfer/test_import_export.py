@@ -466,3 +466,17 @@ def test_a_time_after_2262_is_written_back(url: str, tmp_path: Path) -> None:
     Import(url, top, AT).run()
     assert exported(url, tmp_path / "out").incomplete == []
     assert os.stat(tmp_path / "out" / "file").st_mtime_ns == late
+
+
+def test_two_names_of_nodes_are_never_one_name_on_disk(url: str, tmp_path: Path) -> None:
+    # These lone surrogates spell the bytes of the other name.
+    same = "\udcc3\udca9"
+    with connect(url) as repository:
+        repository.run(lambda tx: tx.add("/t", {":kind": "directory"}))
+        for name, content in (("\u00e9", "one"), (same, "two")):
+            repository.run(
+                lambda tx, name=name, content=content: tx.add(f"/t/{name}", {":kind": "file", ":content": content})
+            )
+        done = export_files(repository.refresh(), "/t", tmp_path / "out")
+    assert done.skipped == [(f"/t/{same}", "it has a name that nothing on disk can have")]
+    assert [one.read_text() for one in (tmp_path / "out").iterdir()] == ["one"]

@@ -181,7 +181,9 @@ def entry_of(name: str) -> str:
     entry = name[1:] if name.startswith("::") else name
     if entry in {"", ".", ".."} or "/" in entry or "\0" in entry or (name.startswith(":") and entry is name):
         raise ValueError(f"{name!r} is not the name of an entry")
-    entry.encode("utf-8", "surrogateescape")
+    # Lone surrogates that spell valid UTF-8 would give the name of another entry.
+    if entry.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape") != entry:
+        raise ValueError(f"{name!r} is not the name of an entry")
     return entry
 
 

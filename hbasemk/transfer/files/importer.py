@@ -197,6 +197,13 @@ class Import:
                     f"{at} has children that {whose}, and this import would remove them; import to another path (--at)",
                     path=at,
                 )
+            outer = next((path for path in above[1:] if (found[path] or {}).keys() >= set(TOTALS)), None)
+            if outer is not None and not (root or {}).keys() >= set(TOTALS):
+                raise InvalidChangeError(
+                    f"{at} is below {outer}, the target of another import, which would remove {at} when it is repeated. "
+                    "Import to another path (--at).",
+                    path=at,
+                )
             for path in reversed(above):
                 if found[path] is None:
                     tx.add(path)

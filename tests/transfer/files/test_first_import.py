@@ -244,6 +244,18 @@ def test_an_import_to_a_file_or_link_or_below_it_is_rejected(url: str, top: Path
         assert repository.refresh().children(f"{AT}/{name}") == []
 
 
+@pytest.mark.parametrize("name", ["new", "new/deeper", "a"])
+def test_an_import_below_another_import_is_rejected(url: str, top: Path, name: str) -> None:
+    Import(url, str(top), AT, workers=1).run()
+
+    with pytest.raises(InvalidChangeError, match=f"below {AT}|belong to the import to {AT}"):
+        Import(url, str(top), f"{AT}/{name}", workers=1).run()
+
+    result = Import(url, str(top), AT, workers=1).run()
+    assert (result.added, result.removed) == (0, 0)
+    assert_imported(url, top)
+
+
 def test_an_import_to_a_directory_of_an_import_says_to_which_import_its_children_belong(url: str, top: Path) -> None:
     Import(url, str(top), AT, workers=1).run()
     with connect(url) as repository:
