@@ -436,11 +436,7 @@ def test_of_two_merges_without_adjusts_the_lower_id_wins(plain: Two, world: Worl
         if not first_lives:
             world.advance(60)
         # The first merge has claimed the branch. The second one has a higher id.
-        with (
-            contextlib.nullcontext()
-            if not first_lives
-            else pytest.raises(BranchError, match="If that one fails")
-        ):
+        with contextlib.nullcontext() if not first_lives else pytest.raises(BranchError, match="If that one fails"):
             plain.two.branches.merge(plain.branch, "")
             outcomes.append(True)
 
