@@ -85,7 +85,9 @@ def rows_of_open_branches_go(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         passed_rows,
         "collect",
-        lambda run: passed(Run(run.instance, run.horizon + (1 << 60), run.cells, run.writes, run.pause)),
+        lambda run, batches=None: passed(
+            Run(run.instance, run.horizon + (1 << 60), run.cells, run.writes, run.pause), batches
+        ),
     )
 
 
@@ -154,7 +156,11 @@ def rows_go_before_their_use(patch: pytest.MonkeyPatch) -> None:
 def the_row_of_the_horizon_goes(patch: pytest.MonkeyPatch) -> None:
     collect = journal_rows.collect
     rows_go_before_their_use(patch)
-    patch.setattr(journal_rows, "collect", lambda run: collect(replace(run, horizon=run.horizon + 1)))
+    patch.setattr(
+        journal_rows,
+        "collect",
+        lambda run, batches=None: collect(replace(run, horizon=run.horizon + 1), batches),
+    )
 
 
 def late_cells_of_gone_rows_stay(patch: pytest.MonkeyPatch) -> None:

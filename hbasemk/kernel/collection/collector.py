@@ -117,7 +117,8 @@ class Collector:
     def collect(self, remembered_ms: int, report: Report, windows: int | None = None) -> bool:
         """Delete what no view needs, up to the horizon that all readers know; return whether nothing is left to do.
 
-        ``windows``: do at most so many windows; one of a hot node counts as several. Marks of deletions are deleted when the
+        ``windows``: do at most so many windows; one of a hot node counts as several. After the last window, read at most so many
+        batches of journal rows in each pass over them. Marks of deletions are deleted when the
         horizon has passed them by ``remembered_ms``.
         """
         horizon = report.horizon = self._instance.journal.fence.known_horizon
@@ -143,8 +144,7 @@ class Collector:
                 cells.forget_window(rows, end)
                 self._save(progress._replace(forgotten=end), data)
             else:
-                self._collect_others(report)
-                return True
+                return self._collect_others(report, windows)
         return False
 
     def estimate(self, retention_ms: int, *, blobs: bool = False, full: bool = False) -> Report:
@@ -252,9 +252,9 @@ class Collector:
         # Every id up to the horizon is decided, and hidden if it must be.
         return NodeCells(self._run(report), frozenset() if watermark is None else watermark.hidden)
 
-    def _collect_others(self, report: Report) -> None:
-        """Delete what nothing needs besides the cells that the windows name."""
-        other_cells.collect(self._run(report))
+    def _collect_others(self, report: Report, batches: int | None = None) -> bool:
+        """Delete what nothing needs besides the cells that the windows name; return whether nothing is left to do."""
+        return other_cells.collect(self._run(report), batches)
 
     def _run(self, report: Report, *, full: bool = False) -> Run:
         return Run(

@@ -28,16 +28,17 @@ _COLUMNS: Final = (schema.COMMITTED, schema.SWEPT)
 _NOTICES: Final = (schema.NOTICE_FIRST, schema.revision_key(schema.NOTICE))
 
 
-def collect(run: Run) -> None:
+def collect(run: Run, batches: int | None = None) -> bool:
     """Delete the rows of trunk revisions below the horizon that all readers know, which the passes over nodes have used.
+
+    ``batches``: read at most so many batches of rows. Returns whether nothing is left to do.
 
     A pending row there was created by a request that was repeated: the revision was decided long ago. So the collector deletes
     only the row, never cells of a revision that may have committed.
     """
     if run.instance.store.supports_transactions:
-        _collect_by_arrival(run)
-    else:
-        _collect_published(run)
+        return _collect_by_arrival(run, batches)
+    return _collect_published(run, batches)
 
 
 def _delete(run: Run, rows: Sequence[JournalRow]) -> None:
@@ -49,7 +50,7 @@ def _delete(run: Run, rows: Sequence[JournalRow]) -> None:
 # --- a store that orders all writes --------------------------------------------------------------------------
 
 
-def _collect_by_arrival(run: Run) -> None:
+def _collect_by_arrival(run: Run, batches: int | None) -> bool:
     """Publish the trim level, and delete the rows up to it: a poll that misses one learns the level in the same transaction."""
     store = run.instance.store
     collected, forgotten = read_progress(store)[0]
@@ -62,10 +63,13 @@ def _collect_by_arrival(run: Run) -> None:
         level = TrimLevel(_writes_up_to(store, found.arrival, limit), max(limit, found.revision))
         if level != found and not fence.publish_trim_level(store, found, level):
             # Another collector has published another level, and deletes the rows.
-            return
-    _delete_between(run, 0, limit)
+            return True
+    # Rows that are deleted cost nothing in the next step.
+    if not _delete_between(run, 0, limit, batches):
+        return False
     if run.writes:
         store.forget_arrivals(schema.JOURNAL, level.arrival)
+    return True
 
 
 def _writes_up_to(store: RetryingStore, after: int, limit: int) -> int:
@@ -82,14 +86,23 @@ def _writes_up_to(store: RetryingStore, after: int, limit: int) -> int:
     return after
 
 
-def _delete_between(run: Run, low: int, high: int, record: Callable[[int], None] = lambda _: None) -> None:
-    """Delete the rows above one id, up to another; call ``record`` after each batch with the id up to which this is done."""
+def _delete_between(
+    run: Run, low: int, high: int, batches: int | None, record: Callable[[int], None] = lambda _: None
+) -> bool:
+    """Delete the rows above one id, up to another; call ``record`` after each batch with the id up to which this is done.
+
+    Returns False if it took more ``batches`` than these (None: no limit).
+    """
     while low < high:
+        if batches == 0:
+            return False
+        batches = None if batches is None else batches - 1
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), BATCH, columns=_COLUMNS)
         rows = run.instance.store.scan(schema.JOURNAL, scan)
         _delete(run, [row for row in journal_row.decode(rows) if not row.is_branch and row.key not in _NOTICES])
         low = high if len(rows) < BATCH else int.from_bytes(rows[-1].key[:8], "big")
         record(low)
+    return True
 
 
 # --- other stores --------------------------------------------------------------------------------------------
@@ -116,7 +129,7 @@ def _unneeded(store: RetryingStore, horizon: int) -> int:
     return min(horizon - 1, *read_progress(store)[0])
 
 
-def _collect_published(run: Run) -> None:
+def _collect_published(run: Run, batches: int | None) -> bool:
     """Delete the rows up to the trim level that all readers know, and record how far this is done.
 
     Only a full run reads what lies below: HBase steps over the markers of deleted rows until a major compaction.
@@ -134,4 +147,4 @@ def _collect_published(run: Run) -> None:
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.DELETED_ROWS, reached.to_bytes(8, "big"))])
             store.write(schema.CLUSTER, [put], durable=False)
 
-    _delete_between(run, 0 if run.full else done, level, record)
+    return _delete_between(run, 0 if run.full else done, level, batches, record)

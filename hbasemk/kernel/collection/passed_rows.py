@@ -14,12 +14,18 @@ BATCH: Final = 1000
 _COLUMNS: Final = (schema.COMMITTED, schema.ABORT, schema.SWEPT, schema.BRANCH_CLAIM)
 
 
-def collect(run: Run) -> None:
-    """Delete the rows of ended branches and late cells up to the horizon, and record how far this is done."""
+def collect(run: Run, batches: int | None = None) -> bool:
+    """Delete the rows of ended branches and late cells up to the horizon, and record how far this is done.
+
+    ``batches``: read at most so many batches of rows. Returns whether nothing is left to do.
+    """
     done = read_rows_progress(run.instance.store, schema.COLLECTED_ROWS)
     low = 0 if run.full else done
     more = low < run.horizon
     while more:
+        if batches == 0:
+            return False
+        batches = None if batches is None else batches - 1
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(run.horizon + 1), BATCH, columns=_COLUMNS)
         found = run.instance.store.scan(schema.JOURNAL, scan)
         rows = [row for row in journal_row.decode(found) if row.revision != schema.NOTICE]
@@ -32,3 +38,4 @@ def collect(run: Run) -> None:
             done = low
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED_ROWS, low.to_bytes(8, "big"))])
             run.instance.store.write(schema.CLUSTER, [put], durable=False)
+    return True

@@ -6,14 +6,17 @@ import pytest
 
 from hbasemk.errors import ClockSkewError, FormatError, StoreNotAppliedError
 from hbasemk.format import schema
-from hbasemk.kernel.collection import background
+from hbasemk.kernel.collection import background, journal_rows, passed_rows, retention
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.collection.collector import Collector
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
+from tests.support.straggler import add
 
 SECONDS = background.EVERY
 
@@ -91,3 +94,30 @@ def test_a_run_that_meets_damage_ends_until_the_next_one(
     one.maintain()
     collection.step(one)
     assert collection._running
+
+
+def test_no_step_makes_many_calls(store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (journal_rows, passed_rows):
+        monkeypatch.setattr(module, "BATCH", 10)
+    counting = CountingStore(store)
+    one = open_instance(counting, world)
+    retention.write(one, 60_000)
+    add(one, "/a")
+    for number in range(300):
+        world.advance(0.1)
+        one.commit(lambda _, number=number: OperationList([SetProperty("/a", "n", number)]), "")  # type: ignore[misc]
+    collection = until_due(one, world)
+    made = []
+    for _ in range(500):
+        world.advance(1 if collection._running else SECONDS + 70)
+        one.poll()
+        one.maintain()
+        add(one, f"/{len(made)}")
+        counting.take()
+        collection.step(one)
+        made.append(sum(counting.take().values()))
+        if collection.report.cells[journal_rows.KIND] and not collection._running:
+            break
+    assert collection.report.cells[journal_rows.KIND] > 200
+    # Without the limit, one step deletes all of these rows, in more than 100 calls.
+    assert max(made) < 60, made
