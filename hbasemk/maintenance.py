@@ -2,13 +2,15 @@
 
 One thread of an opened repository runs it. Without background polling, some of the user's calls run it at their end.
 Errors do not end it: it tries again, more slowly, and logs the first error. If maintenance finds damage, polls go on as
-before, and only the next maintenance comes later. Only the user's own calls raise errors. An
-unexpected error, which only a defect of hbasemk can cause, goes to ``threading.excepthook`` each time.
+before, and only the next maintenance comes later. Only the user's own calls raise errors. If a poll finds that the store
+cannot be used, the calls that wait for polls raise its error. An unexpected error, which only a defect of hbasemk can cause,
+goes to ``threading.excepthook`` each time.
 """
 
 from __future__ import annotations
 
 import atexit
+import copy
 import logging
 import os
 import sys
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from hbasemk.errors import ClosedError, FormatError, HbasemkError
+from hbasemk.errors import ClosedError, FormatError, HbasemkError, StoreUnusableError
 from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.damage import Damage
@@ -153,10 +155,19 @@ def _maintain(instance: Instance, outage_log: _OutageLog) -> bool:
     try:
         instance.maintain()
     except FormatError as error:
+        # If it has stopped the store, this raises it again: polls do not go on, and it is logged once.
+        instance.revalidate()
         outage_log.record_failure(error)
         return False
     outage_log.record_success()
     return True
+
+
+def _end_waits(instance: Instance, arrivals: Bells, error: HbasemkError) -> None:
+    """Let the threads that wait for news raise an error after which polls cannot find any."""
+    # A copy: the traceback would refer to the instance, which the garbage collector would then have to find.
+    instance.failure = copy.copy(error)
+    arrivals.ring()
 
 
 def _work(
@@ -178,6 +189,8 @@ def _work(
             return
         before, used = used, time.thread_time()
         began = time.monotonic()
+        # Whether it is maintenance that fails, not the poll.
+        polled = False
         try:
             due = began >= due_at
             unchanged = instance.revalidate()
@@ -187,20 +200,25 @@ def _work(
                 awaited = arrivals.are_awaited()
                 with TimeLimit(instance.runtime, BRIEFLY):
                     found = changed and bool(instance.poll())
+                    polled, instance.failure = True, None
                     busy = time.thread_time() - used
                     if due:
                         whole = _maintain(instance, maintenance_log)
                         due_at = began + (interval if whole else max(interval, LONGEST_PAUSE))
+            instance.failure = None
             outage_log.record_success()
             if unchanged:
                 pause = pace.after_comparison(began, used - before)
             else:
                 after = pace.after_poll_without_counter if unchanged is None else pace.after_poll
                 pause = after(began, found=found, awaited=awaited, busy=busy, took=time.monotonic() - began)
-        except ClosedError:
+        except ClosedError as error:
+            _end_waits(instance, arrivals, error)
             return
         except HbasemkError as error:
             outage_log.record_failure(error)
+            if isinstance(error, StoreUnusableError) and not polled:
+                _end_waits(instance, arrivals, error)
             pause = min(max(pause, 0.1) * 2, LONGEST_PAUSE)
         except Exception:
             # A defect. Python shows it as it shows an error that ends a thread, but this thread still has a lease to renew.
@@ -260,13 +278,18 @@ class LiveInstance(Instance):
     def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Wait at most ``seconds`` until a condition holds, and return it. Each arrival of a revision checks it.
 
-        Without background polling it polls every 0.1 s. Returns at once when the instance ends.
+        Without background polling it polls every 0.1 s. Returns at once when the instance ends. Raises StoreUnusableError if
+        the store cannot be used.
         """
         deadline = time.monotonic() + seconds
         # Created before the first check of the condition, so that no arrival is missed.
         bell = self._arrivals.new_bell()
         while not condition():
             left = deadline - time.monotonic()
+            failure = self.failure
+            # In this order: a failure that the end of the instance causes comes after it.
+            if failure is not None and self._live:
+                raise copy.copy(failure)
             if left <= 0 or not self._live:
                 return condition()
             if self._interval > 0:

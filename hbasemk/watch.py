@@ -37,7 +37,8 @@ class Watch(Iterator[LogEntry]):
 
     Use it as an iterator, by one thread at a time, and as a context manager. The iteration ends when the watch or its
     repository is closed, or when no entry has arrived for ``timeout`` seconds. While the store is unavailable, it waits and
-    retries. It raises other errors, and the next call of :func:`next` continues at the same place.
+    retries. It raises other errors, also StoreUnusableError if only background polls have met it; the next call of
+    :func:`next` continues at the same place.
     """
 
     def __init__(
@@ -124,10 +125,14 @@ class Watch(Iterator[LogEntry]):
         raise StopIteration
 
     def _read_next(self) -> None:
-        """Read the next batch of revisions. If it is empty, wait for a short time; a poll that finds a revision ends the wait."""
+        """Read the next batch of revisions. If it is empty, wait for a short time; a poll that finds a revision ends the wait.
+
+        So does a background poll that finds that the store cannot be used; then the next call raises its error.
+        """
         instance = self._instance()
         if self._batch_is_last:
             if self._polled_at_end or not self._polls:
+                instance.require_usable()
                 self._closed = True
                 return
             self._poll(instance, at_end=True)
@@ -138,6 +143,7 @@ class Watch(Iterator[LogEntry]):
             # The end does not wait for later commits: those to other subtrees may arrive as fast as the watch reads them.
             self._batch_is_last = left <= 0 and batch.reaches_end
             return
+        instance.require_usable()
         if left <= 0 and (self._polled_at_end or not self._polls):
             self._closed = True
         elif not self._polls:

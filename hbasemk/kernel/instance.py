@@ -5,10 +5,11 @@ The front ends (``repository``, ``microkernel``) and background maintenance use 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import RevisionCollectedError
+from hbasemk.errors import HbasemkError, RevisionCollectedError
 from hbasemk.format import revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -113,6 +114,8 @@ class Instance:
         """Whether :meth:`open` has created the repository."""
         self.max_poll_age = 0.0
         """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
+        self.failure: HbasemkError | None = None
+        """Why background polls cannot use the store, until one succeeds again; None during an outage that may end by itself."""
 
     @classmethod
     def open(
@@ -167,6 +170,16 @@ class Instance:
         If True, commits treat the last poll as made now.
         """
         return self.journal.revalidate()
+
+    def require_usable(self) -> None:
+        """Raise the error that background polls have met, if the store cannot be used. No round trip.
+
+        A thread that waits for background polls calls this before each wait, since it makes no call of the store itself.
+        """
+        failure = self.failure
+        if failure is not None:
+            # Several threads may raise it, so each has a copy.
+            raise copy.copy(failure)
 
     def head(self) -> View:
         """Return the view of everything visible now. No round trip.

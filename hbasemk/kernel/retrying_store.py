@@ -73,6 +73,12 @@ class RetryingStore(DelegatingStore):
             raise self._stopped.with_traceback(None)
         return retry_call(self._runtime, call, in_doubt)
 
+    def change_counter(self) -> int | None:
+        """As the inner store, without retries. Raises the error of :meth:`stop`, so that idle instances notice it."""
+        if self._stopped is not None:
+            raise self._stopped.with_traceback(None)
+        return self.inner.change_counter()
+
     def give_way(self, at_most: float) -> bool:
         """Wait before a commit if others should go first; see :meth:`Store.give_way`."""
         return self._retry(lambda: self.inner.give_way(at_most))

@@ -108,10 +108,10 @@ class Connections:
         """Return the change counter of the file; see :meth:`Guard.change_counter`.
 
         Idle instances ask many times a second. So this takes no connection while an idle one keeps the files open, until their
-        next check is due. It takes no lock either: if another thread closes the files meanwhile, and this one reads whatever
-        has got their descriptor, the counter is an error or a number that was never returned before.
+        next check is due or their loss is known. It takes no lock either: if another thread closes the files meanwhile, and
+        this one reads whatever has got their descriptor, the counter is an error or a number that was never returned before.
         """
-        if self._idle and self._pid == os.getpid():
+        if self._idle and self._file.lost is None and self._pid == os.getpid():
             try:
                 connection = self._idle[-1]
                 if not (connection.frozen or connection.guard.used.is_check_due(time.monotonic())):

@@ -39,7 +39,8 @@ class DatabaseFile:
                 f"the path {self.path!r} of the file is not UTF-8, as SQLite requires; rename the file or its folder"
             ) from None
         self._identity: FileIdentity | None = None
-        self._lost: str | None = None
+        self.lost: str | None = None
+        """The path of a file that was replaced or deleted; then :meth:`check` raises."""
 
     # --- its user and its identity ---------------------------------------------------------------------------
 
@@ -51,12 +52,12 @@ class DatabaseFile:
     def note_loss(self, connection: Connection | None) -> None:
         """Record that the files were replaced: results of earlier connections may not be in the new files."""
         if connection is not None and connection.guard.used.lost is not None:
-            self._lost = connection.guard.used.lost
+            self.lost = connection.guard.used.lost
 
     def check(self) -> None:
         """Raise StoreUnusableError if another file was found in the place of this one."""
-        if self._lost is not None:
-            raise errors.replaced(self.path, self._lost)
+        if self.lost is not None:
+            raise errors.replaced(self.path, self.lost)
 
     # --- opening ---------------------------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ class DatabaseFile:
             identity = files.identity(path)
             if identity is None:
                 if self._identity is not None:
-                    self._lost = path
+                    self.lost = path
                     raise errors.replaced(self.path, path)
                 if not create:
                     raise StoreUnusableError(
@@ -78,7 +79,7 @@ class DatabaseFile:
                         "first (hbasemk init)"
                     )
             elif self._identity not in {None, identity}:
-                self._lost = path
+                self.lost = path
                 raise errors.replaced(self.path, path)
             if identity is not None:
                 other = files.other_than_file(path)

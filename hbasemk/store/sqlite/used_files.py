@@ -94,11 +94,11 @@ class UsedFiles:
         raise errors.replaced(self._path, self.lost)
 
     def is_check_due(self, now: float) -> bool:
-        """Return whether :meth:`check_sometimes` would check the files."""
-        return now - self._checked_at >= CHECK_EVERY
+        """Return whether :meth:`check_sometimes` would check the files; it always does after a loss."""
+        return self.lost is not None or now - self._checked_at >= CHECK_EVERY
 
     def check_sometimes(self, now: float) -> None:
-        """Call :meth:`check` unless that happened within the last :data:`CHECK_EVERY` seconds; for reads."""
+        """Call :meth:`check` unless it succeeded within the last :data:`CHECK_EVERY` seconds; for reads."""
         if self.is_check_due(now):
             self._checked_at = now
             self.check()

@@ -382,6 +382,20 @@ class TestReplacedFiles:
             store.change_counter()
 
 
+def test_the_change_counter_raises_at_once_after_any_connection_noticed_a_loss(store: SqliteStore, path: Path) -> None:
+    second = SqliteStore(str(path))
+    assert store._connections.reading(lambda _: has(store, b"r")) == has(second, b"r") == [False]
+    # Now the pool has two idle connections. No check of a read is due soon.
+    path.unlink()
+    with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+        store.write("one", [flag(b"r")])
+    for one in (store, second):
+        for _ in range(2):
+            with pytest.raises(StoreUnusableError, match="deleted or replaced"):
+                one.change_counter()
+    second.close()
+
+
 @needs_locks
 def test_a_replaced_log_never_reaches_the_database(store: SqliteStore, path: Path) -> None:
     store.close()  # which moves the tables into the file
