@@ -161,8 +161,7 @@ class DatabaseFile:
         if os.stat(self.path).st_size == 1:
             # SQLite treats such a file as empty. (Reading the file here would release SQLite's locks.)
             raise FormatError(f"{self.path} is not a SQLite database or is damaged; it was not touched")
-        application = sql.execute("PRAGMA application_id").fetchone()[0]
-        version = sql.execute("PRAGMA user_version").fetchone()[0]
+        application, version, is_empty = _mark_of(sql)
         if application == APPLICATION_ID:
             if version > FORMAT:
                 raise FormatError(
@@ -170,6 +169,24 @@ class DatabaseFile:
                     "use a newer version"
                 )
             return True
-        if application or version or sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        if application or version or not is_empty:
             raise FormatError(f"{self.path} is a SQLite database of another program; it was not touched")
         return False
+
+
+def _mark_of(sql: sqlite3.Connection) -> tuple[int, int, bool]:
+    """Return the application id, the user version, and whether the file is empty, all from one state of the file."""
+    # Another process may create the repository between two statements.
+    begun = not sql.in_transaction
+    if begun:
+        sql.execute("BEGIN")
+    try:
+        application = sql.execute("PRAGMA application_id").fetchone()[0]
+        version = sql.execute("PRAGMA user_version").fetchone()[0]
+        # The schema of a file with a mark need not be readable: its format may be newer.
+        marked = application or version
+        return application, version, not marked and not sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        # SQLite has ended the transaction itself after some errors.
+        if begun and sql.in_transaction:
+            sql.execute("ROLLBACK")

@@ -7,7 +7,9 @@ import os
 import shutil
 import socket
 import sqlite3
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,6 +120,38 @@ class TestFiles:
                 call()
         assert path.read_bytes() == content
         assert [entry.name for entry in path.parent.iterdir()] == ["content.db"]
+
+    @pytest.mark.parametrize("before", range(12))
+    def test_a_file_that_another_process_creates_meanwhile_is_accepted(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+    ) -> None:
+        statements: list[str] = []
+        created: list[int] = []
+        connect = sqlite3.connect
+
+        class Interleaved(sqlite3.Connection):
+            """A connection between whose statements another one creates the file, as soon as no lock prevents it."""
+
+            def execute(self, statement: str, *parameters: Any) -> sqlite3.Cursor:
+                if not created and len(statements) >= before:
+                    with (
+                        contextlib.closing(connect(path, timeout=0, isolation_level=None)) as other,
+                        contextlib.suppress(sqlite3.OperationalError),
+                    ):
+                        other.execute("BEGIN IMMEDIATE")
+                        other.execute(f"PRAGMA application_id={database_file.APPLICATION_ID}")
+                        other.execute(f"PRAGMA user_version={database_file.FORMAT}")
+                        other.execute(database_file.CATALOG)
+                        other.execute("COMMIT")
+                        created.append(len(statements))
+                statements.append(statement)
+                return super().execute(statement, *parameters)
+
+        monkeypatch.setattr(sqlite3, "connect", partial(connect, factory=Interleaved))
+        store = SqliteStore(str(path))
+        store.create_tables(TABLES)
+        store.write("one", [flag(b"r")])
+        store.close()
 
     def test_a_newer_format_is_rejected_by_name_and_number(self, store: SqliteStore, path: Path) -> None:
         store.close()
