@@ -7,6 +7,7 @@ marks a branch's private revisions (``docs/decisions/0002-branch-bit.md``).
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable
@@ -25,6 +26,7 @@ TRUNK_COUNTERS: Final = 128
 BRANCH_BIT: Final = 0x80
 MAX_REVISION: Final = (MAX_MS << 24) | 0xFFFFFF - 1
 TEXT_LENGTH: Final = 16
+_TEXT: Final = re.compile(f"[0-9a-f]{{{TEXT_LENGTH}}}")
 
 
 def pack(ms: int, machine: int, counter: int) -> int:
@@ -78,10 +80,10 @@ def to_text(revision: int) -> str:
 def from_text(text: str) -> int:
     """Parse a revision id; raise InvalidRevisionError if ``text`` is not one."""
     try:
-        if len(text) != TEXT_LENGTH or text != text.lower():
+        if _TEXT.fullmatch(text) is None:
             raise ValueError
-        revision = int.from_bytes(bytes.fromhex(text), "big")
-    except (ValueError, TypeError, AttributeError):
+        revision = int(text, 16)
+    except (ValueError, TypeError):
         raise InvalidRevisionError(
             f"{shown(text)} is not a revision id; expected {TEXT_LENGTH} lower-case hexadecimal digits"
         ) from None

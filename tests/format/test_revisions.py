@@ -45,7 +45,22 @@ def test_text_round_trips(ms: int, machine: int, counter: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "12", "x" * 16, "6608D9770510EB00", " 608d9770510eb00", "f" * 16, "6608d9770510eb000", "+608d9770510eb00"],
+    [
+        "",
+        "12",
+        "x" * 16,
+        "6608D9770510EB00",
+        " 608d9770510eb00",
+        "f" * 16,
+        "6608d9770510eb000",
+        "+608d9770510eb00",
+        "6608d9770510eb  ",
+        "66 08d9770510 eb",
+        "6608d9770510eb0\n",
+        "6608d9770510_b00",
+        "\u0661" * 16,
+        " " * 16,
+    ],
 )
 def test_invalid_revision_is_named_in_the_error(text: str) -> None:
     with pytest.raises(InvalidRevisionError, match="revision id"):
