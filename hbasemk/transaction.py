@@ -155,9 +155,11 @@ class Transaction:
         given = arguments.mapping(properties, "properties")
         for name in given:
             arguments.property_name(name, path)
+        # All before the first is taken, because a value may raise, such as a released memoryview.
+        operations = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
         self._expect(path, if_version)
-        for name, value in given.items():
-            self._take(SetProperty(path, name, _as_it_is(value)))
+        for operation in operations:
+            self._take(operation)
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
         """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""

@@ -82,6 +82,24 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
     assert dict(repo.head["/a"]) == {}
 
 
+@pytest.mark.parametrize("checks", [{}, {"if_version": None}], ids=["any version", "no node"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_an_update_with_a_value_that_raises_changes_nothing(
+    repo: Repository, nested: bool, checks: dict[str, None]
+) -> None:
+    """The caller may catch the error and commit the other changes."""
+    released = memoryview(b"x")
+    released.release()
+    wrong: Any = {"first": 1, "second": [released] if nested else released}
+    repo.run(lambda tx: tx.add("/a"))
+    with repo.transaction() as tx:
+        with pytest.raises(ValueError, match="released memoryview"):
+            tx.update("/a", wrong, **checks)
+        tx.set("/", "other", 1)
+    assert dict(repo.head["/a"]) == {}
+    assert dict(repo.head["/"]) == {"other": 1}
+
+
 @pytest.mark.parametrize(
     ("properties", "error", "message"),
     [
