@@ -100,17 +100,16 @@ def keep(
         is_protected = fence.protect(instance.store, instance.runtime, floor)
         if is_protected:
             instance.outcomes.quietly(cells.remove_expired)
+            return Checkpoint(view.revision, *kept)
     except BaseException as error:
         # Other exceptions than errors are interrupts such as Ctrl-C.
         if not shared and (isinstance(error, StoreError) or not isinstance(error, Exception)):
             _give_up(instance, view.revision, kept.number, error)
         raise
-    if not is_protected:
-        # The collector did not see it. No process can read the view any more.
-        _remove(instance, view.revision, kept.number)
-        instance.journal.fence.refresh()
-        raise instance.journal.collected(view)
-    return Checkpoint(view.revision, *kept)
+    # The collector did not see it. No process can read the view any more.
+    _remove(instance, view.revision, kept.number)
+    instance.journal.fence.refresh()
+    raise instance.journal.collected(view)
 
 
 def _remove(instance: Instance, revision: int, number: int) -> None:

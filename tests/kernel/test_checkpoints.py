@@ -345,6 +345,22 @@ def test_an_interrupted_checkpoint_holds_nothing_back(world: World, last: int) -
     assert checkpoints.all_of(one) == []
 
 
+def test_a_checkpoint_interrupted_at_its_return_holds_nothing_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = faulty_instance(world)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "Checkpoint", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.keep_for(one, one.head(), HOUR)
+
+    assert checkpoints.all_of(one) == []
+
+
 @pytest.mark.parametrize("transactions", [False, True])
 def test_a_branch_that_no_caller_received_holds_nothing_back(world: World, transactions: bool) -> None:
     one, faulty = faulty_instance(world, transactions=transactions)
