@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from hbasemk.store.abc import Delete, DeleteBelow, NewCellFields, Put
+from hbasemk.store.abc import Column, Delete, DeleteBelow, Get, NewCellFields, Put
 from hbasemk.store.sizes import by_size
 
 T = TypeVar("T")
@@ -15,6 +15,12 @@ D = TypeVar("D", Delete, DeleteBelow)
 
 CELL_BYTES: Final = 32
 """The approximate size of a cell besides its qualifier and value: family, timestamp, lengths."""
+FEW_KEYS: Final = 16
+"""So many keys and qualifiers fit one call, however long they are."""
+
+_row: Final[Callable[[Get], bytes]] = itemgetter(0)
+_columns: Final[Callable[[Get], Sequence[Column] | None]] = itemgetter(1)
+_qualifier: Final[Callable[[Column], bytes]] = itemgetter(1)
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -44,6 +50,24 @@ def put_size(put: Put) -> int:
 def delete_size(delete: Delete | DeleteBelow) -> int:
     """Return the approximate size of a delete in a message, in bytes."""
     return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
+
+
+def get_size(get: Get) -> int:
+    """Return the approximate size of a get in a message, in bytes."""
+    return len(get.row) + CELL_BYTES + sum(len(column[1]) + CELL_BYTES for column in get.columns or ())
+
+
+def fitting(gets: Sequence[Get], most: int) -> Sequence[Get]:
+    """Return the first gets, as many as fit one call of ``most`` bytes; at least one."""
+    if len(gets) <= 1:
+        return gets
+    # Every read comes through here, and nearly all are short enough. So no step of the sum is Python code.
+    columns = list(chain.from_iterable(filter(None, map(_columns, gets))))
+    count = len(gets) + len(columns)
+    if count <= FEW_KEYS:
+        return gets
+    size = sum(map(len, map(_row, gets))) + sum(map(len, map(_qualifier, columns))) + count * CELL_BYTES
+    return gets if size <= most else next(by_size(gets, get_size, len(gets), most))
 
 
 def _cell_size(cell: NewCellFields) -> int:

@@ -4,7 +4,8 @@ This module is the only one that retries single calls. It is in the kernel, beca
 for as long as the operation's time limit allows (``retry``).
 
 No call carries more than ``Store.batch_rows`` rows. No call that writes carries more than ``Store.batch_bytes`` bytes,
-unless a single cell is larger. A row that is larger is written in several calls, so it is not atomic.
+unless a single cell is larger. A row that is larger is written in several calls, so it is not atomic. No call that
+reads several rows carries more than ``batch_bytes`` bytes of keys and qualifiers, unless they are at most 16.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel.batches import delete_batches, put_batches
+from hbasemk.kernel.batches import delete_batches, fitting, put_batches
 from hbasemk.kernel.read_sizes import ReadSizes
 from hbasemk.kernel.retry import retry_call
 from hbasemk.kernel.runtime import Runtime
@@ -100,14 +101,15 @@ class RetryingStore(DelegatingStore):
     # --- reads -------------------------------------------------------------------------------------------
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
-        """Return one row per get. One round trip for each ``batch_rows`` rows; none for no rows.
+        """Return one row per get. One round trip for each ``batch_rows`` rows, more for very long keys; none for no rows.
 
         The size of rows is known only after reading them. So after a call that timed out, the next ones read half as many.
         """
         rows: list[Row] = []
 
         def read() -> list[Row]:
-            part = gets[len(rows) : len(rows) + self._sizes.limit("read", table, self.batch_rows)]
+            most = self._sizes.limit("read", table, self.batch_rows)
+            part = fitting(gets[len(rows) : len(rows) + most], self.batch_bytes)
             try:
                 found = self.inner.read(table, part)
             except (StoreNotAppliedError, StoreUnknownError) as error:

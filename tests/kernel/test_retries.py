@@ -38,6 +38,14 @@ class Small(MemoryStore):
         return 300
 
 
+class Short(MemoryStore):
+    """A store whose calls have few bytes."""
+
+    @property
+    def batch_bytes(self) -> int:
+        return 10_000
+
+
 class Refused:
     """Refuses the first calls, and counts all."""
 
@@ -149,6 +157,25 @@ def test_calls_are_divided_by_rows_and_bytes() -> None:
     counted.calls.clear()
     assert retrying.read(schema.NODES, []) == []
     assert counted.calls == []
+
+
+@pytest.mark.parametrize(
+    ("gets", "sizes"),
+    [
+        ([Get(b"row%03d" % n) for n in range(100)], [100]),
+        ([Get(b"row%03d" % n, columns=(NAME,)) for n in range(100)], [100]),
+        ([Get(b"k" * 2_000 + b"%03d" % n) for n in range(18)], [4, 14]),
+        ([Get(b"k" * 20_000 + b"%03d" % n) for n in range(18)], [1, 1, 16]),
+        ([Get(b"%d" % n, columns=[(b"d", b"q%0100d" % q) for q in range(60)]) for n in range(5)], [1] * 5),
+    ],
+    ids=["short keys", "short qualifiers", "long keys", "keys above the limit", "many qualifiers"],
+)
+def test_reads_are_divided_by_the_bytes_of_the_request(gets: list[Get], sizes: list[int]) -> None:
+    store, retrying, _ = made(Short())
+    retrying.write(schema.NODES, [Put(get.row, [NewCell(*NAME, b"x")]) for get in gets])
+    counted = Refused(store, 0)
+    assert [row.key for row in retrying.read(schema.NODES, gets)] == [get.row for get in gets]
+    assert [call.rows for call in counted.calls] == sizes
 
 
 def test_the_last_of_several_writes_is_sent_with_the_read() -> None:

@@ -59,8 +59,9 @@ class _Probe(NamedTuple):
     reads: ReadSet | None = None
 
     def size(self) -> int:
-        """Estimate how many bytes the get returns."""
-        return self.value_bytes + sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
+        """Estimate how many bytes the get returns, which are more than it has itself."""
+        columns = sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
+        return len(self.get.row) + CELL_BYTES + self.value_bytes + columns
 
 
 @dataclass(slots=True)

@@ -212,6 +212,18 @@ def test_read_back_batches_are_bounded_by_known_sizes(checked: Checked) -> None:
         assert max(store.of_reads) <= 2 * MOST
 
 
+def test_read_back_batches_are_bounded_by_the_lengths_of_paths(checked: Checked) -> None:
+    store = Narrow(checked(MemoryStore()))
+    names = [f"{number:02}" + "n" * 2_000 for number in range(20)]
+    with Repository(store, poll_interval=0) as repository:
+        repository.run(lambda tx: [tx.add(f"/{name}") for name in names] and None)
+        with repository.transaction(base=repository.head) as tx:
+            for name in names:
+                tx.set(f"/{name}", "n", 1)
+            store.of_reads.clear()
+        assert max(store.of_reads) <= MOST
+
+
 class Slow(WrappedStore):
     """Times out on calls that would return more than 10,000 bytes."""
 

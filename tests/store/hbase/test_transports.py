@@ -18,12 +18,14 @@ from hbasemk.errors import (
     StoreNotAppliedError,
     StoreUnusableError,
 )
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Get, NewCell, Put, Scan
 from hbasemk.store.hbase import Address, HBaseStore, Transport, handshake
 from hbasemk.testing.store.base import together
 from tests.support.certificates import Authority
 from tests.support.gateway import ReceivedCall, fake_gateway, speaker
 from tests.support.gateway_stores import PLAIN, PUT, error_of, errors_of_closing, read
+from tests.support.runtime import TestRuntime, World
 
 Open = Callable[..., HBaseStore]
 
@@ -102,6 +104,15 @@ def test_batches_fit_into_a_frame() -> None:
     assert batch_bytes(Transport("framed")) == 1024 * 1024
     assert batch_bytes(Transport("framed", max_frame_mb=64)) == usual
     assert batch_bytes(Transport("http")) == usual
+
+
+def test_reads_of_long_keys_fit_into_a_frame(open_over: Open) -> None:
+    with fake_gateway(Transport("framed")) as gateway:
+        store = RetryingStore(open_over(gateway.port, Transport("framed")), TestRuntime(World()))
+        keys = [b"/" + b"x" * 2_150 + b"%04d" % number for number in range(1_000)]
+        rows = store.read("t", [Get(key) for key in keys])
+        assert [row.key for row in rows] == keys
+        assert [received.method for received in gateway.received] == ["getMultiple"] * 3
 
 
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
