@@ -394,7 +394,7 @@ class Instance:
 
     def open_branches(self) -> list[OpenBranch]:
         """Return the branches that have not ended; see :func:`open_branches`. Open branches are above the horizon."""
-        return open_branches(self.store, self.settings.epoch_ms, self.journal.fence.horizon)
+        return open_branches(self.store, self.runtime, self.settings, self.journal.fence.horizon)
 
     def sweep_branches(self, retention_ms: int | None) -> list[int]:
         """Abandon old branches and delete the cells of ended ones; see :meth:`Branches.sweep`."""

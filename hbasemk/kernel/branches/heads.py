@@ -17,9 +17,10 @@ from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.sparse_scan import sparse_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Scan, scan_all
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Scan
 
 COLUMNS: Final = (schema.BRANCH_CLAIM, schema.BRANCH_HEAD)
 """The claim and the head of a branch, in its first row."""
@@ -171,9 +172,9 @@ class BranchHeads:
         also deletes aborted revisions of live branches that a dead writer did not roll back.
 
         Returns the swept revisions by each branch's first revision. The sweep is idempotent and may run concurrently. It
-        reads the branch rows of the journal above an id in batches, and again the flags of the rows that stay. A branch that
-        is not swept is above the horizon, so below it only a request that arrived late can have left a row. Raises FormatError
-        at the end if the changes of a revision are damaged.
+        reads the branch rows of the journal above an id (:func:`sparse_rows`), and again the flags of the rows that stay. A
+        branch that is not swept is above the horizon, so below it only a request that arrived late can have left a row. Raises
+        FormatError at the end if the changes of a revision are damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
@@ -204,9 +205,10 @@ class BranchHeads:
         """Return the head cells of all branches above an id, and the unswept revisions of each branch."""
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         scan = Scan(schema.revision_key(above + 1), None, 1000, columns=columns)
+        rows = sparse_rows(self._store, self._runtime, self._lease.settings, scan)
         heads: dict[int, Cell] = {}
         unswept: dict[int, list[int]] = {}
-        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+        for row in journal_row.decode(rows):
             root, head = row.branch_root, row.cell(schema.BRANCH_HEAD)
             if root is None or not row.is_branch:
                 continue

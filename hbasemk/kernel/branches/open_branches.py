@@ -8,8 +8,11 @@ from hbasemk.format import journal_row, revisions, schema
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.leases import leases_of
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.sparse_scan import sparse_rows
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Scan, scan_all
+from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.settings import Settings
+from hbasemk.store.abc import Scan
 
 BATCH: Final = 1000
 
@@ -31,15 +34,16 @@ class OpenBranch(NamedTuple):
     writer: str | None
 
 
-def open_branches(store: RetryingStore, epoch_ms: int, above: int) -> list[OpenBranch]:
+def open_branches(store: RetryingStore, runtime: Runtime, settings: Settings, above: int) -> list[OpenBranch]:
     """Return the branches above an id that have not ended, by their first revision.
 
-    One round trip for each 1000 branches that began above the id, ended ones included, until a collector deletes their rows. If
-    a branch is open, two more for each batch. Raises FormatError for a damaged head, base or message.
+    One round trip for each 1000 branches that began above the id, ended ones included, until a collector deletes their rows; more
+    for a long journal (:func:`sparse_rows`). If a branch is open, two more for each batch. Raises FormatError for a damaged
+    head, base or message.
     """
     scan = Scan(schema.revision_key(above + 1), None, BATCH, columns=(schema.BRANCH_HEAD,))
     newest: dict[int, int] = {}
-    for row in journal_row.decode(scan_all(store, schema.JOURNAL, scan)):
+    for row in journal_row.decode(sparse_rows(store, runtime, settings, scan)):
         head = row.branch_head
         if row.is_branch and head is not None and head.newest is not None and not head.how:
             newest[row.revision] = head.newest
@@ -47,10 +51,11 @@ def open_branches(store: RetryingStore, epoch_ms: int, above: int) -> list[OpenB
     # The integrity check reports a damaged lease.
     leases = leases_of(store, list(machines), Damage())
     found: list[OpenBranch] = []
+    epoch = settings.epoch_ms
     for row in journal_rows(store, list(newest), (schema.BASE, schema.MESSAGE)):
         at = newest[row.revision]
         lease = leases.get(revisions.machine_of(at))
         begun, time = revisions.ms_of(row.revision), revisions.ms_of(at)
         writer = lease.holder if lease is not None and lease.start <= time else None
-        found.append(OpenBranch(row.revision, at, row.base, row.message, begun + epoch_ms, time + epoch_ms, writer))
+        found.append(OpenBranch(row.revision, at, row.base, row.message, begun + epoch, time + epoch, writer))
     return found

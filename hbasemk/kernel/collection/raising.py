@@ -19,6 +19,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.news import FLAGS
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.sparse_scan import sparse_rows
 from hbasemk.store.abc import Get, Scan, scan_all
 
 BATCH: Final = 1000
@@ -119,11 +120,8 @@ def holds(instance: Instance, horizon: int) -> list[Hold]:
 def _branches(instance: Instance, horizon: int) -> Iterator[Hold]:
     # The first revision of a branch is above everything in its view.
     scan = Scan(schema.revision_key(horizon + 1), None, BATCH, columns=(schema.BRANCH_VIEW,))
-    views = {
-        row.revision: row.branch_view
-        for row in journal_row.decode(scan_all(instance.store, schema.JOURNAL, scan))
-        if row.is_branch
-    }
+    rows = sparse_rows(instance.store, instance.runtime, instance.settings, scan)
+    views = {row.revision: row.branch_view for row in journal_row.decode(rows) if row.is_branch}
     for row in journal_rows(instance.store, list(views), columns=(schema.SWEPT,)):
         view = views[row.revision]
         if row.swept is None and view is not None:

@@ -67,6 +67,11 @@ class Lease:
         self.server = ServerClock(store, runtime)
 
     @property
+    def settings(self) -> Settings:
+        """The settings of the repository."""
+        return self._settings
+
+    @property
     def held(self) -> bool:
         """Whether this instance holds a machine id. The lease may need renewal before the next id."""
         return self._record is not None and (self.store.supports_transactions or self.log is not None)
