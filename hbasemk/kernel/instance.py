@@ -92,7 +92,7 @@ class Instance:
         self.announcements = Announcements(store, runtime, self.clock, self.lease, journal.is_decided)
         self.outcomes = Outcomes(store, runtime, journal, self.lease, self.announcements)
         self.recovery = Recovery(
-            store, journal, self.outcomes, self.lease, (found.lease_ms + found.max_clock_skew_ms) / 1000
+            store, runtime, journal, self.outcomes, self.lease, (found.lease_ms + found.max_clock_skew_ms) / 1000
         )
         turns = Turns(store, runtime, journal, self.lease)
         slots = Slots(runtime, journal)

@@ -21,7 +21,9 @@ from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.logs import Logs
 from hbasemk.kernel.journal.outcomes import Outcomes
+from hbasemk.kernel.journal.sparse_scan import sparse_rows
 from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Decision, NewCell, Put, Scan, scan_all
 
 ADVANCE_BATCH: Final = 1000
@@ -31,9 +33,17 @@ class Recovery:
     """Resolves the revisions of dead writers and advances the watermark, for one instance."""
 
     def __init__(
-        self, store: RetryingStore, journal: Journal, outcomes: Outcomes, lease: Lease, retry_timeout: float
+        self,
+        store: RetryingStore,
+        runtime: Runtime,
+        journal: Journal,
+        outcomes: Outcomes,
+        lease: Lease,
+        retry_timeout: float,
     ) -> None:
         self._store = store
+        self._runtime = runtime
+        self._lease = lease
         self._journal = journal
         self._outcomes = outcomes
         self._retry_timeout = retry_timeout
@@ -69,10 +79,12 @@ class Recovery:
 
         A writer or a gateway may have held such a request longer than the lease lasted. On a store that does not order all
         writes, such a revision was never announced. It has no cells, and nobody waits for it. Scans the journal rows
-        written since the last call; the first call scans all of them. On a store that does not order all writes it does not
-        read rows up to the trim level: what a repeated request writes there is no revision.
+        written since the last call (:func:`sparse_rows`); the first call scans all of them. On a store that does not order all
+        writes it does not read rows up to the trim level: what a repeated request writes there is no revision.
         """
         began = scanned = self._scanned_ms
+        # A row that comes during the scan may be behind its position; the next scan includes such rows.
+        now = self._lease.store_ms()
         flags = (schema.COMMITTED, schema.ABORT, schema.SWEPT)
         end = schema.revision_key(self._journal.low_bound)
         found: list[int] = []
@@ -81,7 +93,8 @@ class Recovery:
         # Rows have the times of several servers. Their clocks may differ by the allowed skew, which the time limit includes.
         since = max(began - int(self._retry_timeout * 1000), 0)
         scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=since)
-        for row in journal_row.decode(scan_all(self._store, schema.JOURNAL, scan)):
+        # Except in the first call, few rows have new cells.
+        for row in journal_row.decode(sparse_rows(self._store, self._runtime, self._lease.settings, scan)):
             scanned = max(scanned, *(cell.timestamp for cell in row.cells))
             if row.is_branch:
                 continue
@@ -99,7 +112,7 @@ class Recovery:
             # Include revisions that an instance swept without living to hide them.
             self._hide([*dead, *in_doubt])
         if len(dead) == len(found):
-            self._scanned_ms = scanned
+            self._scanned_ms = max(began, min(scanned, now))
         damage.report()
         return dead
 

@@ -70,6 +70,17 @@ def test_the_hourly_work_goes_on(one: Instance, slow: SlowScans, world: World) -
     assert slow.visited == []
 
 
+def test_the_hourly_work_goes_on_when_few_rows_are_new(one: Instance, slow: SlowScans, world: World) -> None:
+    world.advance(SWEEP_EVERY)
+    one.maintain()
+    commit(one, SetProperty("/a", "n", 0))
+    world.advance(SWEEP_EVERY)
+    one.maintain()
+    slow.visited.clear()
+    one.maintain()
+    assert sum(visited or 0 for visited in slow.visited) == 0
+
+
 def test_branches_are_listed(one: Instance) -> None:
     begun = one.begin_branch(one.head())
     assert [branch.first for branch in one.open_branches()] == [begun]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from hbasemk import StoreError
@@ -10,12 +12,12 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import rollback, settings
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import Cell, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.repair import late_rows
-from tests.support.simulation.crashes.sites import AWAY, DIED, Died, Site, problems
+from tests.support.simulation.crashes.sites import AWAY, DIED, Died, Site, live_on, problems
 from tests.support.simulation.mutants import watermark
 
 
@@ -109,6 +111,38 @@ def test_a_late_row_on_a_server_that_is_behind_is_found_by_the_next_scan(site: S
     here.store.write(schema.JOURNAL, [Put(key, [NewCell(*cell[:2], cell.value) for cell in row.cells])])
     here.acting.recovery.recover_late()
     assert hidden(here).issuperset(site.state)
+
+
+def test_a_late_row_behind_the_position_of_a_long_scan_is_found_by_the_next_one(site: Site) -> None:
+    key = schema.revision_key(min(site.state))
+    (row,) = site.store.read(schema.JOURNAL, [Get(key)])
+    site.store.delete_rows(schema.JOURNAL, [key])
+    site.world.advance(7200)
+    newer = site.open(0x50).commit(lambda _: OperationList([AddNode("/b", {})]), "", retry_timeout=1, max_poll_age=0)
+    store = FaultyStore(site.store)
+    one = open_instance(store, site.world, mac=0x51)
+    one.clock.next(0)
+    live_on(site, one)
+    assert one.journal.low_bound > newer
+
+    def write(key: bytes, cells: Sequence[Cell]) -> None:
+        site.store.write(schema.JOURNAL, [Put(key, [NewCell(*cell[:2], cell.value) for cell in cells])])
+
+    def arrive(call: Call) -> None:
+        if (call.method, call.table) == ("scan", schema.JOURNAL):
+            # After the first window; the last one has a newer cell.
+            store.after = None
+            write(key, row.cells)
+            site.world.advance(40)
+            flag = Get(schema.revision_key(newer), (schema.COMMITTED,))
+            write(flag.row, site.store.read(schema.JOURNAL, [flag])[0].cells)
+
+    store.after = arrive
+    one.recovery.recover_late()
+    assert store.after is None
+    assert min(site.state) not in hidden(site)
+    one.recovery.recover_late()
+    assert hidden(site).issuperset(site.state)
 
 
 @pytest.mark.parametrize("change", ["hide", "show"])
