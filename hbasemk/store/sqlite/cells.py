@@ -411,8 +411,7 @@ def _columns(
         assert current is not None
         if not taken and ts >= before:
             count = versions if limit < 0 else min(versions, limit - len(cells))
-            exact = sql.execute(family.exact, (row, blob(current), since, before, count))
-            cells += [new_cell(Cell, (name, current, ts, value)) for ts, value in exact]
+            cells += _exact(sql, family, row, current, since, before, count)
             if len(cells) == limit:
                 return cells
         found = sql.execute(further, (*bounds, blob(current)))
