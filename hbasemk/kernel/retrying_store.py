@@ -76,9 +76,7 @@ class RetryingStore(DelegatingStore):
 
     def change_counter(self) -> int | None:
         """As the inner store, without retries. Raises the error of :meth:`stop`, so that idle instances notice it."""
-        if self._stopped is not None:
-            raise self._stopped.with_traceback(None)
-        return self.inner.change_counter()
+        return self.once.change_counter()
 
     def give_way(self, at_most: float) -> bool:
         """Wait before a commit if others should go first; see :meth:`Store.give_way`."""
