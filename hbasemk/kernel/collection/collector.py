@@ -118,8 +118,8 @@ class Collector:
         """Delete what no view needs, up to the horizon that all readers know; return whether nothing is left to do.
 
         ``windows``: do at most so many windows; one of a hot node counts as several. After the last window, read at most so many
-        batches of journal rows in each pass over them. Marks of deletions are deleted when the
-        horizon has passed them by ``remembered_ms``.
+        batches of journal rows in each pass over them. Marks of deletions are deleted when the horizon has passed them by
+        ``remembered_ms``.
         """
         horizon = report.horizon = self._instance.journal.fence.known_horizon
         if not horizon:

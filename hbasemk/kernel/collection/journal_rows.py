@@ -8,6 +8,7 @@ all of the deleted rows learns this with its next poll, and begins again. See ``
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count, islice
 from typing import Final
 
 from hbasemk.format import journal_row, schema
@@ -91,18 +92,17 @@ def _delete_between(
 ) -> bool:
     """Delete the rows above one id, up to another; call ``record`` after each batch with the id up to which this is done.
 
-    Returns False if it took more ``batches`` than these (None: no limit).
+    Reads at most so many ``batches`` (None: no limit); returns whether nothing is left to do.
     """
-    while low < high:
-        if batches == 0:
-            return False
-        batches = None if batches is None else batches - 1
+    for _ in islice(count(), batches):
+        if low >= high:
+            break
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(high + 1), BATCH, columns=_COLUMNS)
         rows = run.instance.store.scan(schema.JOURNAL, scan)
         _delete(run, [row for row in journal_row.decode(rows) if not row.is_branch and row.key not in _NOTICES])
         low = high if len(rows) < BATCH else int.from_bytes(rows[-1].key[:8], "big")
         record(low)
-    return True
+    return low >= high
 
 
 # --- other stores --------------------------------------------------------------------------------------------

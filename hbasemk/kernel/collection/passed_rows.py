@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
 from typing import Final
 
 from hbasemk.format import journal_row, schema
@@ -21,21 +22,18 @@ def collect(run: Run, batches: int | None = None) -> bool:
     """
     done = read_rows_progress(run.instance.store, schema.COLLECTED_ROWS)
     low = 0 if run.full else done
-    more = low < run.horizon
-    while more:
-        if batches == 0:
-            return False
-        batches = None if batches is None else batches - 1
+    for _ in islice(count(), batches):
+        if low >= run.horizon:
+            break
         scan = Scan(schema.revision_key(low + 1), schema.revision_key(run.horizon + 1), BATCH, columns=_COLUMNS)
         found = run.instance.store.scan(schema.JOURNAL, scan)
         rows = [row for row in journal_row.decode(found) if row.revision != schema.NOTICE]
         ended_branches.collect(run, [row for row in rows if row.is_branch])
         late_cells.collect(run, [row for row in rows if not row.is_branch and row.swept == schema.SWEPT_IN_DOUBT])
-        more = len(found) == BATCH
-        low = int.from_bytes(found[-1].key[:8], "big") if more else run.horizon
+        low = int.from_bytes(found[-1].key[:8], "big") if len(found) == BATCH else run.horizon
         if run.writes and low > done:
             # Another collector may write a lower revision: then rows are looked at twice.
             done = low
             put = Put(schema.SETTINGS_ROW, [NewCell(*schema.COLLECTED_ROWS, low.to_bytes(8, "big"))])
             run.instance.store.write(schema.CLUSTER, [put], durable=False)
-    return True
+    return low >= run.horizon
