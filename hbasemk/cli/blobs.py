@@ -47,7 +47,8 @@ def blob_put(session: Session, file: str, replace: bool) -> None:
 def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     """Write the content of a blob to a file.
 
-    Writes the blob with the given ID to FILE (default and -: standard output). After an error, an existing FILE is as before.
+    Writes the blob with the given ID to FILE (default and -: standard output). After an error, an existing FILE is as before,
+    unless you may create no file beside it: then the command overwrites it in place.
     """
     from hbasemk.transfer import own_files, target_file
 

@@ -62,8 +62,8 @@ def export_files(snapshot: Snapshot, path: str, target: Path, *, special_modes: 
     file ``target``, or an entry with its own name if ``target`` is a folder. A file replaces an existing one atomically; other
     existing entries stay. Nothing is written outside of ``target``, regardless of links there or in the tree, and no file of the
     repository is replaced. Without ``special_modes``, set-user-id, set-group-id and sticky bits are left out. A new directory has
-    no rights for other users
-    before it gets its mode at the end. Raises NodeNotFoundError, and OSError if the folder cannot be written.
+    no rights for other users before it gets its mode at the end. Raises NodeNotFoundError, and OSError if the folder cannot be
+    written.
     """
     return _Export(snapshot, snapshot[path], special_modes).run(target)
 

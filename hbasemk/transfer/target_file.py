@@ -1,4 +1,4 @@
-"""A file that an export writes. The new content replaces an earlier one as a whole, or not at all."""
+"""A file that a command writes. The new content replaces an earlier one as a whole, or not at all, where that is possible."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def opened(target: Path) -> Iterator[BinaryIO]:
     """Yield a binary stream whose content atomically replaces a file at the end; or a device or pipe, opened for writing.
 
     After an error, the file is as before. A link stays, and the file that it leads to is replaced. The new file has the mode of
-    the old one. A file in a folder where this user may create none is overwritten instead. Raises OSError, with the name
-    ``target``.
+    the old one. A file in a folder where this user may create none is overwritten instead; an error then leaves it incomplete.
+    Raises OSError, with the name ``target``.
     """
     try:
         found = target.stat()
