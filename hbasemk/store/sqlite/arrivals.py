@@ -63,6 +63,6 @@ def _statement(arrivals: str, table: str, columns: int) -> str:
     # qualifiers. A row without any of the columns occurs with a NULL.
     return (
         f"SELECT number, written.row, qualifier, ts, value "
-        f"FROM (SELECT number, row FROM {arrivals} WHERE number > ?1 ORDER BY number LIMIT ?2) AS written "
-        f"LEFT JOIN {table} AS stored ON stored.row = written.row AND qualifier IN ({parameters(3, columns)})"
+        f"FROM (SELECT number, row FROM {arrivals} WHERE number > ? ORDER BY number LIMIT ?) AS written "
+        f"LEFT JOIN {table} AS stored ON stored.row = written.row AND qualifier IN ({parameters(columns)})"
     )

@@ -38,9 +38,9 @@ blob = bytearray
 looks for an adapter, which takes longer than this copy and nearly as long as a small insert."""
 
 
-def parameters(first: int, count: int) -> str:
-    """Return the parameters of a statement from one number on, for a list."""
-    return ", ".join(f"?{number}" for number in range(first, first + count))
+def parameters(count: int) -> str:
+    """Return so many parameters of a statement, for a list."""
+    return ", ".join("?" * count)
 
 
 def arrivals_table(number: int) -> str:
@@ -85,13 +85,13 @@ class Family:
         self.onward = f"{cells} AND qualifier >= ? ORDER BY qualifier, ts DESC"
         self.newest = f"{column} ORDER BY ts DESC LIMIT 1"
         # Two seeks for each column, and one for its value, which does not pass through the recursion: it may be large.
-        following = f"SELECT qualifier, ts FROM {table} WHERE row = ?1 AND qualifier >"
+        following = f"SELECT qualifier, ts FROM {table} WHERE row = ? AND qualifier >"
         in_order = "ORDER BY qualifier, ts DESC LIMIT 1"
         self.newest_of_each = (
-            f"WITH RECURSIVE one (qualifier, ts) AS (SELECT * FROM ({following} ?2 {in_order}) UNION ALL "
-            f"SELECT cell.qualifier, cell.ts FROM one JOIN {table} AS cell ON cell.row = ?1 "
+            f"WITH RECURSIVE one (qualifier, ts) AS (SELECT * FROM ({following} ? {in_order}) UNION ALL "
+            f"SELECT cell.qualifier, cell.ts FROM one JOIN {table} AS cell ON cell.row = ? "
             f"AND (cell.qualifier, cell.ts) = ({following} one.qualifier {in_order})) "
-            f"SELECT qualifier, ts, (SELECT value FROM {table} WHERE row = ?1 AND qualifier = one.qualifier AND ts = one.ts) "
+            f"SELECT qualifier, ts, (SELECT value FROM {table} WHERE row = ? AND qualifier = one.qualifier AND ts = one.ts) "
             "FROM one"
         )
         self.last = f"SELECT max(ts) FROM {table} WHERE row = ?"
@@ -108,8 +108,8 @@ class Family:
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (
-                f"DELETE FROM {table} WHERE row = ?1 AND qualifier = ?2 AND ts <= (SELECT ts FROM {table} "
-                f"WHERE row = ?1 AND qualifier = ?2 ORDER BY ts DESC LIMIT 1 OFFSET {versions})"
+                f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts <= (SELECT ts FROM {table} "
+                f"WHERE row = ? AND qualifier = ? ORDER BY ts DESC LIMIT 1 OFFSET {versions})"
             )
         self.delete = f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts = ?"
         self.below = f"DELETE FROM {table} WHERE row = ? AND qualifier = ? AND ts < ?"
@@ -259,8 +259,8 @@ def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
         if begin < end:
             sql.execute(family.insert((end - begin) // _FIELDS), values[begin:] if begin else values)
         if family.trim is not None:
-            columns = zip(values[::_FIELDS], values[1::_FIELDS], strict=True)
-            sql.executemany(family.trim, {(bytes(row), bytes(qualifier)) for row, qualifier in columns})
+            columns = {(bytes(row), bytes(one)) for row, one in zip(values[::_FIELDS], values[1::_FIELDS], strict=True)}
+            sql.executemany(family.trim, [column * 2 for column in columns])
 
 
 # --- reading rows ----------------------------------------------------------------------------------------------
@@ -470,7 +470,7 @@ def _newest_of_each(
     """
     name = family.name
     left = AT_ONCE
-    found = sql.execute(family.newest_of_each, (row, blob(after)))
+    found = sql.execute(family.newest_of_each, (row, blob(after), row, row, row))
     for qualifier, ts, value in found:
         if ts < before:
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))

@@ -79,7 +79,7 @@ def _named(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     name = family.name
     wanted = [blob(qualifier) for _, qualifier in get.columns or ()]
     statement = _named_statement(family.table, len(wanted), len(keys))
-    for number, qualifier, ts, value in sql.execute(statement, (get.since, get.before, *wanted, *map(blob, keys))):
+    for number, qualifier, ts, value in sql.execute(statement, (*map(blob, keys), *wanted, get.since, get.before)):
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
     return found
 
@@ -88,8 +88,8 @@ def _named(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
 def _named_statement(table: str, columns: int, count: int) -> str:
     # SQLite seeks each of the columns in their order, so the width of a row does not matter.
     return (
-        f"{_wanted(count, 3 + columns)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
-        f"ON row = wanted AND qualifier IN ({parameters(3, columns)}) AND ts >= ?1 AND ts < ?2"
+        f"{_wanted(count)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
+        f"ON row = wanted AND qualifier IN ({parameters(columns)}) AND ts >= ? AND ts < ?"
     )
 
 
@@ -103,23 +103,24 @@ def _newest(
     found: list[list[Cell]] = [[] for _ in keys]
     name = family.name
     statement = _newest_statement(family.table, len(keys))
-    for number, ts, value in sql.execute(statement, (blob(qualifier), since, before, *map(blob, keys))):
+    column = blob(qualifier)
+    for number, ts, value in sql.execute(statement, (*map(blob, keys), column, column, since, before)):
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
     return found
 
 
 @lru_cache
 def _newest_statement(table: str, count: int) -> str:
-    column = "row = wanted AND qualifier = ?1"
+    column = "row = wanted AND qualifier = ?"
     return (
-        f"{_wanted(count, 4)} SELECT number, ts, value FROM wanted CROSS JOIN {table} ON {column} AND ts = "
-        f"(SELECT max(ts) FROM {table} WHERE {column} AND ts >= ?2 AND ts < ?3)"
+        f"{_wanted(count)} SELECT number, ts, value FROM wanted CROSS JOIN {table} ON {column} AND ts = "
+        f"(SELECT max(ts) FROM {table} WHERE {column} AND ts >= ? AND ts < ?)"
     )
 
 
-def _wanted(count: int, first: int) -> str:
-    """Return the beginning of a statement: the keys of its rows, which are the parameters from ``first`` on."""
-    values = ", ".join(f"({number}, ?{first + number})" for number in range(count))
+def _wanted(count: int) -> str:
+    """Return the beginning of a statement: the keys of its rows, which are its first parameters."""
+    values = ", ".join(f"({number}, ?)" for number in range(count))
     return f"WITH wanted (number, wanted) AS (VALUES {values})"
 
 
@@ -135,7 +136,7 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     last = -1
     current: bytes | None = None
     taken = skipped = 0
-    for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (since, *map(blob, keys))):
+    for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (*map(blob, keys), since)):
         if number != last:
             last, cells, current = number, found[number], None
         if qualifier != current:
@@ -157,6 +158,6 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
 def _statement(table: str, count: int) -> str:
     # The outer loop takes the rows in this order, the inner one the cells in the order of the primary key.
     return (
-        f"{_wanted(count, 2)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
-        "ON row = wanted AND ts >= ?1"
+        f"{_wanted(count)} SELECT number, qualifier, ts, value FROM wanted CROSS JOIN {table} "
+        "ON row = wanted AND ts >= ?"
     )
