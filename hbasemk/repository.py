@@ -379,11 +379,11 @@ class Repository:
     def set_schema_version(self, new: int, *, expected: int) -> None:
         """Set the schema number to ``new`` if it is ``expected``; both are ints from 0 to 2**63 - 1.
 
-        When it returns, no process commits any more that was opened with a ``schema_version`` other than ``new``. For that it
-        waits until each other process has renewed its lease twice, or its lease has expired: some seconds, and with the default
-        settings at most 15 s. It waits also if the number is ``new`` already, because an earlier call may have ended before
-        its wait did. Raises SchemaVersionError if the number is not ``expected``, and InvalidValueError for a number
-        out of range; then nothing was written.
+        When it returns, no process commits any more that was opened with a ``schema_version`` other than ``new``; but on HBase,
+        a commit to a branch that had begun before may still arrive. For that it waits until each other process has renewed its
+        lease twice, or its lease has expired: some seconds, and with the default settings at most 15 s. It waits also if the
+        number is ``new`` already, because an earlier call may have ended before its wait did. Raises SchemaVersionError if the
+        number is not ``expected``, and InvalidValueError for a number out of range; then nothing was written.
         """
         arguments.schema_number(new, "new")
         arguments.schema_number(expected, "expected")

@@ -7,6 +7,7 @@ the number in its transaction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, TypeAlias, Union
 
 from hbasemk.errors import SchemaVersionError
@@ -66,6 +67,31 @@ def require(found: int, accepted: Accepted | None, location: str) -> None:
             found=found,
             expected=accepted,
         )
+
+
+class NumberCheck:
+    """Finds in a transaction whether a process accepts the present number.
+
+    The store may call this several times; the last call counts.
+    """
+
+    def __init__(self, accepted: Accepted | None) -> None:
+        self._accepted = accepted
+        self._found: int | None = None
+        self.rows: Final = () if accepted is None else ((schema.CLUSTER, _CELL),)
+        """The additional rows that the transaction must read."""
+
+    def __call__(self, rows: Sequence[Row]) -> bool:
+        """Return whether the process accepts the number, by the rows that :attr:`rows` names."""
+        for row in rows:
+            self._found = of_row(row)
+            return accepts(self._accepted, self._found)
+        return True
+
+    def require(self, location: str) -> None:
+        """Raise SchemaVersionError if the process does not accept the number that was found."""
+        if self._found is not None:
+            require(self._found, self._accepted, location)
 
 
 def _described(accepted: Accepted) -> str:

@@ -13,6 +13,7 @@ from hbasemk.errors import (
     CommitUnknownError,
     LeaseLostError,
     RevisionCollectedError,
+    SchemaVersionError,
     StoreError,
 )
 from hbasemk.format import changes, revisions, schema
@@ -46,7 +47,7 @@ class BranchCommits(Committing):
         self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
         self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads)
         self._rows = BranchRows(context.runtime)
-        self._transactions = BranchTransactions(context.store, self._heads)
+        self._transactions = BranchTransactions(context.store, context.clock, self._heads)
 
     def _new_id(self, above: int) -> int:
         """Issue the id of a branch revision; if another process has taken over the lease, claim a new one."""
@@ -118,7 +119,7 @@ class BranchCommits(Committing):
             begun(new)
         if self._transactions.fits(plan, encoded):
             row = self._rows.further(new, state, state.own, message, encoded)
-            move = partial(self._transactions.commit, state.root, revision, new, row, plan.puts(new))
+            move = partial(self._transactions.commit, state.root, revision, new, [row], plan.puts(new))
             self._become_head(move, revision, new, plan.changes, is_written=False)
         else:
             self._write(state, new, message, plan, encoded)
@@ -167,6 +168,8 @@ class BranchCommits(Committing):
         self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
 
     def _move(self, state: BranchState, revision: int, new: int) -> Move:
+        if self._store.supports_transactions:
+            return partial(self._transactions.commit, state.root, revision, new, (), ())
         return partial(self._heads.move, state.root, schema.revision_key(revision), schema.revision_key(new))
 
     def _become_head(
@@ -174,11 +177,17 @@ class BranchCommits(Committing):
     ) -> None:
         """Move the head of a branch from ``revision`` to a new one; if it has moved already, roll back and raise BranchError.
 
+        Raises SchemaVersionError, after a roll-back, if this process does not accept the present schema number.
+
         ``is_written``: the new revision is in the store already; else the move writes it too.
         """
         lost_replies: list[bool] = []
+        refused: SchemaVersionError | None = None
         try:
-            moved = move(lambda: lost_replies.append(True))
+            try:
+                moved = move(lambda: lost_replies.append(True))
+            except SchemaVersionError as error:
+                moved, refused = False, error
             if not moved and (is_written or lost_replies):
                 # After a lost reply, another instance may already have committed on top: then the move succeeded.
                 moved = self.outcome(new) is Outcome.COMMITTED
@@ -203,7 +212,7 @@ class BranchCommits(Committing):
                     self._outcomes.abort_own(new, touched)
                 except StoreError:
                     self._outcomes.defer(new, touched)
-            raise self._moved_on(revision)
+            raise refused or self._moved_on(revision)
 
     def _roll_back(self, revision: int, touched: Sequence[RowChange]) -> None:
         """Roll back a revision that failed; after an error, the next call on a branch does it."""

@@ -1,7 +1,8 @@
 """New branches, commits to branches, and rebases, in one transaction of the store: each is carried out as a whole, or not at all.
 
 Such a rebase takes no claim: its transaction creates the new branch and ends the old one, if nobody has claimed the old one
-(``docs/decisions/0057-branches-in-one-transaction.md``).
+(``docs/decisions/0057-branches-in-one-transaction.md``). None of them is carried out if this process does not accept the
+present schema number; then SchemaVersionError is raised.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hbasemk.format import changes, schema
 from hbasemk.format.branch_head import BranchClaim, BranchHead
+from hbasemk.kernel import schema_version
 from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.one_transaction import fits_one_call
+from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Decision, NewCell, Put, Row
+from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
 
 
 class BranchTransactions:
     """The changes of branches that one transaction makes."""
 
-    def __init__(self, store: RetryingStore, branch_heads: BranchHeads) -> None:
+    def __init__(self, store: RetryingStore, clock: IdClock, branch_heads: BranchHeads) -> None:
         self._store = store
+        self._clock = clock
         self._heads = branch_heads
 
     def fits(self, plan: ChangeSet, encoded: Iterable[NewCell]) -> bool:
@@ -38,23 +42,34 @@ class BranchTransactions:
         """
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, first)
         also = [fence.get_horizon(self._store)]
-        return bool(
-            self._store.write_if(
-                schema.NODES, (), (), lambda rows: fence.allows(self._store, floor, rows[0]), decision, also
-            )
-        )
+        number = self._number_check()
+        if self._carry_out((), lambda rows: fence.allows(self._store, floor, rows[0]), decision, also, number):
+            return True
+        number.require(self._store.location)
+        return False
 
     def commit(
-        self, root: int, revision: int, new: int, row: Put, cells: Sequence[Put], in_doubt: Callable[[], None]
+        self,
+        root: int,
+        revision: int,
+        new: int,
+        rows: Sequence[Put],
+        cells: Sequence[Put],
+        in_doubt: Callable[[], None],
     ) -> bool:
-        """Write a new revision of a branch and make it the head; return False if the head is not ``revision``.
+        """Make a new revision of a branch the head; return False if the head is not ``revision``.
 
-        ``in_doubt`` is called for each lost reply. After it, False may mean that the first request was applied.
-        One round trip.
+        ``rows`` and ``cells`` are the journal row and the cells of the new revision, if they are not written yet.
+        ``in_doubt`` is called for each lost reply. After it, False, or SchemaVersionError, may mean that the first request was
+        applied. One round trip.
         """
         head = NewCell(*schema.BRANCH_HEAD, BranchHead(b"", new).encode())
-        decision = _if_newest(root, revision, [head], [row])
-        return bool(self._store.write_if(schema.NODES, cells, (), lambda _: True, decision, in_doubt=in_doubt))
+        decision = _if_newest(root, revision, [head], rows)
+        number = self._number_check()
+        if self._carry_out(cells, lambda _: True, decision, (), number, in_doubt):
+            return True
+        number.require(self._store.location)
+        return False
 
     def rebase(
         self, root: int, end: BranchHead, claim: BranchClaim, floor: int, rows: Sequence[Put], cells: Sequence[Put]
@@ -71,10 +86,34 @@ class BranchTransactions:
 
         also = (heads.get_first_row(root), fence.get_horizon(self._store))
         decision = _if_newest(root, claim.revision, heads.cells_of_end(end, claim), rows)
-        if self._store.write_if(schema.NODES, cells, (), is_possible, decision, also):
+        number = self._number_check()
+        if self._carry_out(cells, is_possible, decision, also, number):
             return True
         # After a lost reply, the repeated request finds what the first one wrote.
-        return self._heads.read(root) == end
+        if self._heads.read(root) == end:
+            return True
+        number.require(self._store.location)
+        return False
+
+    def _number_check(self) -> schema_version.NumberCheck:
+        return schema_version.NumberCheck(self._clock.accepted)
+
+    def _carry_out(
+        self,
+        cells: Sequence[Put],
+        accept: Callable[[Sequence[Row]], bool],
+        decision: Decision,
+        also: Sequence[tuple[str, Get]],
+        number: schema_version.NumberCheck,
+        in_doubt: Callable[[], None] | None = None,
+    ) -> bool:
+        """Carry out one transaction, if ``accept`` returns True for the rows of ``also``, and ``number`` for its own."""
+
+        def judge(rows: Sequence[Row]) -> bool:
+            return number(rows[len(also) :]) and accept(rows)
+
+        reads = (*also, *number.rows)
+        return bool(self._store.write_if(schema.NODES, cells, (), judge, decision, reads, in_doubt))
 
     def may_end(self, revision: int, row: Row) -> bool:
         """Return whether the first row of a branch has a revision as its newest one, and no claim."""
