@@ -19,8 +19,8 @@ NAMES = "SELECT name FROM nodes WHERE parent = ? AND name > ? ORDER BY name LIMI
 BELOW = "SELECT properties FROM nodes WHERE parent = ? UNION ALL SELECT properties FROM nodes WHERE parent > ? AND parent < ?"
 SET = "UPDATE nodes SET properties = json_set(properties, ?, ?) WHERE parent = ? AND name = ?"
 INCREMENT = (
-    "UPDATE nodes SET properties = json_set(properties, ?1, coalesce(json_extract(properties, ?1), 0) + 1) "
-    "WHERE parent = ?2 AND name = ?3"
+    "UPDATE nodes SET properties = json_set(properties, ?, coalesce(json_extract(properties, ?), 0) + 1) "
+    "WHERE parent = ? AND name = ?"
 )
 COUNTERS = "CREATE TABLE counters (node TEXT, name TEXT, n INTEGER, PRIMARY KEY (node, name)) WITHOUT ROWID"
 ADJUST = "UPDATE counters SET n = n + ? WHERE node = ? AND name = ?"
@@ -83,7 +83,8 @@ class PlainSqlite(System):
 
     def increment(self, path: str, name: str) -> None:
         """One transaction."""
-        self._update(path, INCREMENT, (f'$."{name}"', *_split(path)))
+        field = f'$."{name}"'
+        self._update(path, INCREMENT, (field, field, *_split(path)))
 
     def _update(self, path: str, statement: str, values: tuple[int | str, ...]) -> None:
         self._sql.execute("BEGIN IMMEDIATE")
