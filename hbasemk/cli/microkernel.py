@@ -269,9 +269,9 @@ def watch(
 ) -> None:
     """Show each new revision that changes the subtree of PATH.
 
-    Runs until you interrupt it, also through outages of the store. The last line, on standard error, is a token. A later watch
-    with --since TOKEN continues there, and misses and repeats no revision. With --output json each object has the token in
-    "resume".
+    Runs until you interrupt it or its reader ends, also through outages of the store. The last line, on standard error, is a
+    token. A later watch with --since TOKEN continues there, and misses and repeats no revision. With --output json each object
+    has the token in "resume".
     """
     from hbasemk.connect import connect
 
@@ -280,6 +280,7 @@ def watch(
         after = repository.at(time=since) if isinstance(since, datetime.datetime) else since
         watching = opened.enter_context(repository.watch(path, timeout, since=after))
         token = watching.resume_token
+        output.when_reader_ends(watching.close)
         try:
             for shown, entry in enumerate(watching, 1):
                 message = session.message(entry.message)

@@ -15,7 +15,10 @@ import io
 import logging
 import os
 import re
+import select
+import stat
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Final
@@ -187,6 +190,29 @@ class Reader:
             write()
         except BrokenPipeError:
             self.has_ended = True
+
+
+def when_reader_ends(call: Callable[[], None]) -> None:
+    """Call ``call``, in another thread, when the reader of standard output ends; never if standard output is no pipe.
+
+    A write to the pipe would find it as well, but only when there is something to write.
+    """
+    try:
+        number = -1 if sys.stdout is None else sys.stdout.fileno()
+    except (OSError, ValueError):
+        # A stream without a file, or a closed one.
+        number = -1
+    if number < 0 or not stat.S_ISFIFO(os.fstat(number).st_mode):
+        return
+    poll = select.poll()
+    poll.register(number, 0)
+
+    def wait() -> None:
+        # Only an error or a hang-up ends this, since no other event was asked for.
+        poll.poll()
+        call()
+
+    threading.Thread(target=wait, name="hbasemk-reader", daemon=True).start()
 
 
 def discard(stream: IO[str]) -> None:

@@ -109,3 +109,28 @@ def test_a_difference_ends_with_1(url: str, words: tuple[str, ...]) -> None:
         after = repository.head.revision
     assert code_without_reader(url, "diff", before, after, *words) == NO
     assert code_without_reader(url, "diff", after, after, *words) == DONE
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_watch_ends_with_its_reader_although_nothing_is_committed(url: str, at_once: bool) -> None:
+    command = [sys.executable, "-m", "hbasemk", "--url", url, "watch"]
+    with (
+        connect(url, poll_interval=0) as repository,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running,
+    ):
+        assert running.stdout is not None
+        assert running.stderr is not None
+        if not at_once:
+            wait_until_listening(repository, running)
+        running.stdout.close()
+        assert running.stderr.read().startswith(b"hbasemk: resume with --since ")
+        assert running.wait(60) == DONE
+
+
+def wait_until_listening(repository: hbasemk.Repository, running: subprocess.Popen[bytes]) -> None:
+    """Commit until a watch prints a line, and read what it prints."""
+    assert running.stdout is not None
+    os.set_blocking(running.stdout.fileno(), False)
+    while not running.stdout.read():
+        repository.run(lambda tx: tx.increment("/a", "n"))
+        SystemRuntime().sleep(0.1)

@@ -31,7 +31,13 @@ class DatabaseFile:
     """The file at ``path``; once a connection was open, no other file may take its place."""
 
     def __init__(self, path: str) -> None:
-        self.path = str(Path(path).absolute())
+        try:
+            self.path = str(Path(path).absolute())
+        except FileNotFoundError:
+            raise StoreUnusableError(
+                f"{path!r} is relative, and the folder in which this process runs has been deleted; give an absolute path, or "
+                "run in another folder"
+            ) from None
         try:
             self.path.encode()
         except UnicodeEncodeError:

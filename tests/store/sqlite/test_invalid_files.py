@@ -37,6 +37,18 @@ class TestFiles:
         SqliteStore(str(path)).close()
         assert not path.exists()
 
+    def test_a_relative_path_in_a_deleted_folder_is_an_error(self, tmp_path: Path) -> None:
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            folder.rmdir()
+            with pytest.raises(
+                StoreUnusableError, match=r"'content.db' is relative, and the folder .* has been deleted"
+            ):
+                SqliteStore("content.db")
+            SqliteStore(str(tmp_path / "content.db")).close()
+
     def test_only_create_tables_creates_the_file(self, path: Path) -> None:
         store = SqliteStore(str(path))
         for call in (lambda: store.verify(TABLES), lambda: store.write("one", [flag(b"r")])):
