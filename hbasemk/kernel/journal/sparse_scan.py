@@ -5,7 +5,7 @@ visits millions of rows, and times out each time that it is made. So the scan re
 time, in ascending order.
 
 The number of rows in a window is not known beforehand. So its length follows from how long the calls take. At ten commits a
-second the first window, of an hour, has 36,000 rows; HBase visits them in some 0.1 s. A call that fails may have timed out,
+second the first window, of an hour, has 36,000 rows; HBase visits them in some 0.3 s. A call that fails may have timed out,
 and would take as long again. So the next window is the shortest one, which is fast at any rate of commits. Later windows
 grow by fast calls. Up to the end of the window that failed, they stay much shorter than it was: it contains many rows.
 """
