@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import AT_ONCE, CheckContext, declared_by, text
@@ -13,6 +14,13 @@ from hbasemk.format import schema
 from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.batches import batched
+from hbasemk.store.abc import Column
+
+_READABLE: Final[Mapping[Column, tuple[str, Callable[[JournalRow], object]]]] = {
+    schema.BRANCH_CLAIM: ("the claim on it", lambda row: row.branch_claim),
+    schema.REBASE_OF: ("the branch that it continues", lambda row: row.rebase_of),
+}
+"""Columns of the first row that only have to be readable: what they hold, and their decoders."""
 
 
 class BranchesCheck:
@@ -26,7 +34,7 @@ class BranchesCheck:
         known = {row.revision: row for row in rows}
         lists = {row.revision: _branch_of(row) for row in rows if row.branch_root is not None}
         others = sorted({own[0] for own in lists.values() if own} - known.keys())
-        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BRANCH_HEAD, schema.BRANCH_CLAIM, schema.ABORT)
+        columns = (schema.BRANCH, schema.BRANCH_VIEW, *_READABLE, schema.BRANCH_HEAD, schema.ABORT)
         known.update((row.revision, row) for row in self._context.journal_rows(others, columns))
         # Other rows are aborted without a writer, or incomplete, which the check of the journal reports.
         for revision, own in lists.items():
@@ -59,9 +67,10 @@ class BranchesCheck:
         elif head.how != ABANDONED:
             target = head.newest if head.into is None else head.into
             yield from self._check_head(root, head.how, target or 0)
-        if not _has_readable_claim(root):
-            data = root.value(schema.BRANCH_CLAIM) or b""
-            yield Problem(kinds.BRANCH_HEAD, "", at, f"the claim on it {data[:20].hex()!r} cannot be read")
+        for column, (what, read) in _READABLE.items():
+            if not _is_readable(root, read):
+                data = root.value(column) or b""
+                yield Problem(kinds.BRANCH_HEAD, "", at, f"{what} {data[:20].hex()!r} cannot be read")
 
     def _check_head(self, root: JournalRow, how: bytes, target: int) -> Iterator[Problem]:
         at, name = text(root.revision), text(target)
@@ -109,9 +118,9 @@ def _has_view(root: JournalRow) -> bool:
         return False
 
 
-def _has_readable_claim(root: JournalRow) -> bool:
+def _is_readable(root: JournalRow, read: Callable[[JournalRow], object]) -> bool:
     try:
-        _ = root.branch_claim
+        read(root)
     except FormatError:
         return False
     return True

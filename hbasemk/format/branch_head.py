@@ -1,4 +1,4 @@
-"""The head of a branch and the claim on its adjusts, both in the first row of the branch."""
+"""What the first row of a branch holds: its head, the claim on its effect, and the branch that it continues after a rebase."""
 
 from __future__ import annotations
 
@@ -23,16 +23,34 @@ class BranchClaim(NamedTuple):
 
     def encode(self) -> bytes:
         """Return the value of the cell."""
-        return revisions.to_bytes((self.claimant, self.revision)) + b"\x01" * self.is_final
+        return _encode(*self)
 
     @classmethod
     def decode(cls, data: bytes) -> BranchClaim | None:
         """Decode the value of the cell; return None if it is damaged."""
-        try:
-            claimant, revision = revisions.from_bytes(data.removesuffix(b"\x01") if len(data) == 17 else data)
-        except ValueError:
-            return None
-        return cls(claimant, revision, len(data) == 17)
+        found = _decode(data)
+        return None if found is None else cls(*found)
+
+
+class RebaseOf(NamedTuple):
+    """The branch that a new one continues, in the first row of the new one: its first revision, and the rebased ``revision``.
+
+    ``is_over``: the rebase has ended the old branch, so the new one may take effect.
+    """
+
+    root: int
+    revision: int
+    is_over: bool = False
+
+    def encode(self) -> bytes:
+        """Return the value of the cell."""
+        return _encode(*self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> RebaseOf | None:
+        """Decode the value of the cell; return None if it is damaged."""
+        found = _decode(data)
+        return None if found is None else cls(*found)
 
 
 class BranchHead(NamedTuple):
@@ -79,3 +97,15 @@ class BranchHead(NamedTuple):
         if self.newest is None:
             return "its branch has moved on"
         return f"its branch continues at {revisions.to_text(self.newest)}"
+
+
+def _encode(first: int, second: int, flag: bool) -> bytes:
+    return revisions.to_bytes((first, second)) + b"\x01" * flag
+
+
+def _decode(data: bytes) -> tuple[int, int, bool] | None:
+    try:
+        first, second = revisions.from_bytes(data.removesuffix(b"\x01") if len(data) == 17 else data)
+    except ValueError:
+        return None
+    return first, second, len(data) == 17

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, limits, paths, revisions, schema
-from hbasemk.format.branch_head import BranchClaim, BranchHead
+from hbasemk.format.branch_head import BranchClaim, BranchHead, RebaseOf
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.store.abc import Cell, Column, NewCell, Row
@@ -236,6 +236,15 @@ class JournalRow:
         if data is not None and claim is None:
             raise self.damaged("the claim on a branch must be two revision ids", schema.BRANCH_CLAIM)
         return claim
+
+    @property
+    def rebase_of(self) -> RebaseOf | None:
+        """The branch that this one continues after a rebase in steps; only the first row of a branch has it."""
+        data = self.value(schema.REBASE_OF)
+        found = None if data is None else RebaseOf.decode(data)
+        if data is not None and found is None:
+            raise self.damaged("the branch that a branch continues must be two revision ids", schema.REBASE_OF)
+        return found
 
 
 def decode(rows: Iterable[Row]) -> Iterator[JournalRow]:

@@ -59,6 +59,7 @@ BRANCH: Final[Column] = (DATA, b"branch")
 BRANCH_VIEW: Final[Column] = (DATA, b"branchView")
 BRANCH_HEAD: Final[Column] = (DATA, b"branchHead")
 BRANCH_CLAIM: Final[Column] = (DATA, b"branchClaim")
+REBASE_OF: Final[Column] = (DATA, b"rebaseOf")
 NOTICE: Final = 0xFF
 """The key of the row with which polls learn a new horizon. It is no revision; the branch bit hides it from readers."""
 NOTICE_HORIZON: Final = COMMITTED

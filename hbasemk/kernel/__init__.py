@@ -65,6 +65,7 @@ section topic                     module                                        
 7       merge, rebase             ``branches.net_effects``, ``branches.claims``, I12, I16
                                   ``branches.merge_end``, ``branches.rebase``,
                                   ``branches.merged_part``,
+                                  ``branches.unfinished_rebases``,
                                   ``branches.conflict_markers``,
                                   ``commit.branch_end``
 8       the invariants            ``hbasemk.check`` checks stored data for them,

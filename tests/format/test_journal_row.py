@@ -109,6 +109,7 @@ def test_changes_without_their_first_chunk_are_not_there_yet() -> None:
         (schema.BRANCH_CLAIM, bytes(8), lambda row: row.branch_claim),
         (schema.BRANCH_CLAIM, b"\xff" * 16, lambda row: row.branch_claim),
         (schema.BRANCH_CLAIM, b"claim", lambda row: row.branch_claim),
+        (schema.REBASE_OF, bytes(18), lambda row: row.rebase_of),
     ],
 )
 def test_damaged_bytes_are_named_with_their_row_and_column(

@@ -13,7 +13,7 @@ import pytest
 from hbasemk.errors import BranchError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.kernel.branches import merged_part, one_transaction
+from hbasemk.kernel.branches import merged_part, one_transaction, unfinished_rebases
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
@@ -25,7 +25,7 @@ from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
-from tests.support.simulation.shared_branch import SharedBranch, SharedBranchOfNodes
+from tests.support.simulation.shared_branch import AdoptedBranch, SharedBranch, SharedBranchOfNodes
 
 SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, chunk=500)
 
@@ -34,7 +34,9 @@ SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, c
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("seeds", SEEDS)
-@pytest.mark.parametrize("kind", [SharedBranch, SharedBranchOfNodes], ids=["adjusts", "nodes"])
+@pytest.mark.parametrize(
+    "kind", [SharedBranch, SharedBranchOfNodes, AdoptedBranch], ids=["adjusts", "nodes", "adopted"]
+)
 def test_a_shared_branch_takes_effect_at_most_once(kind: type[SharedBranch], seeds: range, faults: bool) -> None:
     note = f", {kind.__name__}, {'with' if faults else 'without'} faults"
     for _ in each_run("HBASEMK_BRANCH_SEEDS", seeds, lambda seed: kind(seed, faults=faults), note=note):
@@ -147,8 +149,13 @@ def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> 
     patch.setattr(Branches, "_reset_to_new", move_back)
 
 
+def new_branches_take_effect_before_old_ones_have_ended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Branches, "require_begun", lambda *_: None)
+    patch.setattr(unfinished_rebases, "leads_to", lambda _, links: dict.fromkeys(links, True))
+
+
 KINDS_APART = 6000
-"""The seeds of mutants from here on have a branch of nodes."""
+"""The seeds of mutants from here on have a branch of nodes, and after as many more one that others adopt."""
 MUTANTS = [
     transactions_that_merge_do_not_look_at_the_branch,
     rebases_in_one_transaction_overlook_claims,
@@ -160,7 +167,9 @@ MUTANTS = [
     earlier_claims_stay_in_effect,
     merged_adjusts_are_applied_again,
     resets_move_the_head_of_a_claimed_branch_back,
+    new_branches_take_effect_before_old_ones_have_ended,
 ]
+KINDS = [SharedBranch, SharedBranchOfNodes, AdoptedBranch]
 
 
 @pytest.mark.slow
@@ -169,10 +178,9 @@ def test_a_mutant_of_claims_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    seeds = search("shared branches", mutant.__name__, 2 * KINDS_APART)
+    seeds = search("shared branches", mutant.__name__, len(KINDS) * KINDS_APART)
 
     def run(seed: int) -> SharedBranch:
-        kind = SharedBranch if seed < KINDS_APART else SharedBranchOfNodes
-        return kind(seed, faults=seed % 2 == 1)
+        return KINDS[seed // KINDS_APART](seed, faults=seed % 2 == 1)
 
     must_be_found(mutant.__name__, run, seeds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hbasemk.format import journal_row, revisions, schema
-from hbasemk.format.branch_head import BranchHead
+from hbasemk.format.branch_head import BranchHead, RebaseOf
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel.branches.cache import BranchState
@@ -20,12 +20,19 @@ class BranchRows:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def first(self, root: int, head: int, base: View, extent: Extent, message: str) -> Put:
-        """Return the row of the first revision ``root`` of a branch on a view of trunk, whose newest revision is ``head``."""
+    def first(
+        self, root: int, head: int, base: View, extent: Extent, message: str, rebase_of: RebaseOf | None = None
+    ) -> Put:
+        """Return the row of the first revision ``root`` of a branch on a view of trunk, whose newest revision is ``head``.
+
+        ``rebase_of`` is the branch that a rebase in steps continues with this one.
+        """
         cells = [
             NewCell(*schema.BRANCH_VIEW, BranchView(extent, base.upper).encode()),
             NewCell(*schema.BRANCH_HEAD, BranchHead(b"", head).encode()),
         ]
+        if rebase_of is not None:
+            cells.append(NewCell(*schema.REBASE_OF, rebase_of.encode()))
         return self._row(root, (root, root), base.revision, message, cells)
 
     def further(

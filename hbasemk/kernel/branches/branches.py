@@ -19,7 +19,7 @@ from hbasemk.errors import (
     StoreError,
 )
 from hbasemk.format import changes, revisions, schema
-from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead
+from hbasemk.format.branch_head import ABANDONED, REBASED, BranchClaim, BranchHead, RebaseOf
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import JournalRow, Outcome
@@ -28,6 +28,7 @@ from hbasemk.kernel.branches.branch_commits import BranchCommits
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
+from hbasemk.kernel.branches.unfinished_rebases import UnfinishedRebases
 from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
@@ -50,6 +51,7 @@ class Branches(BranchCommits):
         super().__init__(context, lease)
         self._committer = committer
         self._claims = BranchClaims(context.store, context.outcomes, self._heads)
+        self._rebases = UnfinishedRebases(context.store, self._heads)
 
     def retry_timeout(self) -> AbstractContextManager[None]:
         """Limit the total time of several calls, see :class:`hbasemk.kernel.retry.TimeLimit`."""
@@ -58,14 +60,15 @@ class Branches(BranchCommits):
     # --- making and finding ------------------------------------------------------------------------------
 
     @within_retry_timeout
-    def begin(self, base: View, message: str = "") -> int:
+    def begin(self, base: View, message: str = "", rebase_of: RebaseOf | None = None) -> int:
         """Create a branch on a view of trunk; return its first revision. One round trip with transactions, else two.
 
+        ``rebase_of`` is the branch that a rebase continues with this one, which takes no effect before that one has ended.
         Raises BranchError for a view of a branch, and RevisionCollectedError for one that is too old.
         """
         state, extent = self._first(base)
         root = state.root
-        put = self._rows.first(root, root, base, extent, message)
+        put = self._rows.first(root, root, base, extent, message, rebase_of)
         try:
             is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
             if not is_protected:
@@ -178,7 +181,8 @@ class Branches(BranchCommits):
         is not part of the merge.
         """
         with NOTHING_COMMITTED:
-            state, row = self.require_head_row(revision, schema.MESSAGE)
+            state, row = self.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
+            self.require_begun(row)
             message = row.message if message is None else message
             nodes = self.net_effect(state)
             # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole. A
@@ -324,12 +328,16 @@ class Branches(BranchCommits):
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
 
-        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.
+        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one. Then lets the new branch
+        take effect; after an error, its first merge or rebase does it.
         """
+        link = RebaseOf(state.root, revision)
 
         def close() -> bool:
             is_final = not has_claim or self._claims.finalize(state.root, root, revision)
-            return is_final and self._heads.close_rebased(state.root, revision, into)
+            return is_final and (
+                self._heads.close_rebased(state.root, revision, into) or self._rebases.has_ended_old(root, link)
+            )
 
         try:
             has_ended = close()
@@ -343,6 +351,25 @@ class Branches(BranchCommits):
         if not has_ended:
             self.give_up(root)
             raise self._moved_on(revision)
+        with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
+            self._rebases.confirm(root, link)
+
+    def require_begun(self, row: JournalRow) -> None:
+        """Raise BranchError if a branch is the new one of a rebase that has not ended the old one, by its first row.
+
+        Both would take effect. No round trip for a branch that no rebase in steps has made, or whose rebase is over; else one to
+        four.
+        """
+        link, head = row.rebase_of, row.branch_head
+        if link is None or link.is_over or head is None or head.newest is None:
+            return
+        if not self._rebases.is_over(row.revision, head.newest, link):
+            raise BranchError(
+                f"branch revision {revisions.to_text(head.newest)} belongs to a rebase that has not ended; rebase "
+                f"{revisions.to_text(link.revision)} again, and go on with the result",
+                revision=revisions.to_text(head.newest),
+                continues_at=revisions.to_text(link.revision),
+            )
 
     def give_up(self, root: int) -> None:
         """Abandon a branch that no caller has received; after an error, a later sweep does it."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, revisions, schema
+from hbasemk.format.branch_head import RebaseOf
+from hbasemk.kernel.branches import unfinished_rebases
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.leases import leases_of
 from hbasemk.kernel.journal.rows import journal_rows
@@ -37,16 +39,25 @@ class OpenBranch(NamedTuple):
 def open_branches(store: RetryingStore, runtime: Runtime, settings: Settings, above: int) -> list[OpenBranch]:
     """Return the branches above an id that have not ended, by their first revision.
 
+    The new branch of a rebase is not among them before the rebase has ended the old one.
+
     One round trip for each 1000 branches that began above the id, ended ones included, until a collector deletes their rows; more
-    for a long journal (:func:`sparse_rows`). If a branch is open, two more for each batch. Raises FormatError for a damaged
-    head, base or message.
+    for a long journal (:func:`sparse_rows`). If a branch is open, two more for each batch, and up to two for unfinished
+    rebases. Raises FormatError for a damaged head, base or message.
     """
-    scan = Scan(schema.revision_key(above + 1), None, BATCH, columns=(schema.BRANCH_HEAD,))
+    scan = Scan(schema.revision_key(above + 1), None, BATCH, columns=(schema.BRANCH_HEAD, schema.REBASE_OF))
     newest: dict[int, int] = {}
+    links: dict[int, RebaseOf] = {}
     for row in journal_row.decode(sparse_rows(store, runtime, settings, scan)):
         head = row.branch_head
         if row.is_branch and head is not None and head.newest is not None and not head.how:
             newest[row.revision] = head.newest
+            link = row.rebase_of
+            if link is not None and not link.is_over:
+                links[row.revision] = link
+    for root, has_begun in unfinished_rebases.leads_to(store, links).items():
+        if not has_begun:
+            del newest[root]
     machines = dict.fromkeys(map(revisions.machine_of, newest.values()))
     # The integrity check reports a damaged lease.
     leases = leases_of(store, list(machines), Damage())

@@ -13,6 +13,7 @@ from typing import Final
 from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
+from hbasemk.format.branch_head import RebaseOf
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches import merged_part
@@ -52,7 +53,8 @@ def rebase(branches: Branches, revision: int, base: View, message: str | None = 
 
 
 def _rebase(branches: Branches, revision: int, base: View, message: str | None) -> int:
-    state, row = branches.require_head_row(revision, schema.MESSAGE)
+    state, row = branches.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
+    branches.require_begun(row)
     message = row.message if message is None else message
     if state.base == base.revision and not branches.lacks(state, base):
         return revision
@@ -77,7 +79,7 @@ def _in_steps(
     effect: list[StagedNode],
     message: str,
 ) -> int:
-    root = branches.begin(base, message)
+    root = branches.begin(base, message, RebaseOf(state.root, revision))
     source = _ClaimedEffect(branches, state, revision, root, row, effect)
     try:
         rebased = branches.commit(root, source, message)

@@ -25,6 +25,7 @@ WHOLE: Final[Sequence[Column]] = (
     schema.BRANCH_VIEW,
     schema.BRANCH_HEAD,
     schema.BRANCH_CLAIM,
+    schema.REBASE_OF,
     (schema.DATA, schema.CHANGES),
 )
 """The columns of a journal row, except the further chunks of ``changes``."""

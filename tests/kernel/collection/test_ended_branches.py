@@ -146,7 +146,8 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
         return check_and_write(table, column, *arguments, **options)
 
     def sleep_before_a_merge(*arguments: Any, **options: Any) -> int | None:
-        if any(isinstance(one, Decision) and one.with_puts for one in arguments):
+        decisions = [one for one in arguments if isinstance(one, Decision)]
+        if any(one.with_puts or one.column == schema.BRANCH_HEAD for one in decisions):
             sleep()
         return write_if(*arguments, **options)
 

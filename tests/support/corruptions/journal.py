@@ -242,6 +242,14 @@ def a_branch_claim_that_cannot_be_read(tables: Tables, path: str) -> Where:
 
 
 @case(kinds.BRANCH_HEAD)
+def a_branch_that_continues_something_unreadable(tables: Tables, path: str) -> Where:
+    tables.commit(AddNode(path, {}))
+    root = tables.branch()
+    tables.journal(root, schema.REBASE_OF, b"old")
+    return "", text(root)
+
+
+@case(kinds.BRANCH_HEAD)
 def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
     tables.commit(AddNode(path, {}))
     root = tables.branch()

@@ -65,6 +65,7 @@ KNOWN = {
     },
     "shared branches": {
         "claims_of_rebases_never_final": 484,
+        "new_branches_take_effect_before_old_ones_have_ended": 12270,
         "resets_move_the_head_of_a_claimed_branch_back": 2026,
     },
     # The numbers of pairs of operations.

@@ -224,3 +224,27 @@ class SharedBranchOfNodes(SharedBranch):
             )
         if lost := self.must_count - present - self.may_be_removed:
             raise Broken(f"I16: the nodes {sorted(lost)} of acknowledged merges are missing")
+
+
+class AdoptedBranch(SharedBranch):
+    """The same, with processes that list the open branches, and merge or rebase one of them."""
+
+    def __init__(self, seed: int, *, faults: bool = False) -> None:
+        super().__init__(seed, faults=faults)
+        for number in range(2):
+            self.simulator.add(f"adopter{number}", self._adopt)
+
+    def _adopt(self, actor: Actor) -> None:
+        choice = self.simulator.chance.choice
+        with contextlib.suppress(HbasemkError):
+            instance = actor.open()
+            self._some_in_steps(instance)
+            for _ in range(TURNS):
+                actor.runtime.sleep(choice((0, 0.2, 1, 3)))
+                with contextlib.suppress(HbasemkError):
+                    found = instance.open_branches()
+                    if found:
+                        # The others go on with this branch, too.
+                        self.newest = choice(found).newest
+                        self.committed.setdefault(self.newest, set())
+                        choice((self._merges, self._merges, self._rebases))(instance)

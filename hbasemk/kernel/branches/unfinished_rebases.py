@@ -1,0 +1,62 @@
+"""Rebases in steps that may not have ended: their new branches take no effect before the old ones have ended.
+
+Between the commit to the new branch and the end of the old one, both show the same changes. If both were merged, the changes
+would count twice. So the first row of the new branch names the old one, until the rebase is over
+(``docs/decisions/0058-unfinished-rebases.md``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hbasemk.format import schema
+from hbasemk.format.branch_head import REBASED, BranchClaim, RebaseOf
+from hbasemk.kernel.branches import heads
+from hbasemk.kernel.branches.heads import BranchHeads
+from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import NewCell, Put
+
+
+class UnfinishedRebases:
+    """The new branches of rebases, as one instance uses them."""
+
+    def __init__(self, store: RetryingStore, branch_heads: BranchHeads) -> None:
+        self._store = store
+        self._heads = branch_heads
+
+    def confirm(self, root: int, link: RebaseOf) -> None:
+        """Record in the first row of a new branch that its rebase is over. One round trip."""
+        cell = NewCell(*schema.REBASE_OF, link._replace(is_over=True).encode())
+        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [cell])])
+
+    def is_over(self, root: int, newest: int, link: RebaseOf) -> bool:
+        """Return whether a rebase has ended the old branch ``link``; ``newest`` is the newest revision of the new one.
+
+        If its process has died in between, ends the old branch for it. One to four round trips.
+        """
+        row = self._heads.row(link.root)
+        if row.branch_claim == BranchClaim(root, link.revision, is_final=True):
+            # Nothing happens if the old branch has ended, or has received commits.
+            self._heads.close_rebased(link.root, link.revision, newest)
+        if not self.has_ended_old(root, link):
+            return False
+        self.confirm(root, link)
+        return True
+
+    def has_ended_old(self, root: int, link: RebaseOf) -> bool:
+        """Return whether the old branch has ended as rebased to the new one. One or two round trips."""
+        return leads_to(self._store, {root: link})[root]
+
+
+def leads_to(store: RetryingStore, links: Mapping[int, RebaseOf]) -> dict[int, bool]:
+    """Return for each new branch whether its old one has ended as rebased to it. Two round trips for each 1000."""
+    old = {row.revision: row for row in journal_rows(store, [link.root for link in links.values()], heads.COLUMNS)}
+    into: dict[int, int] = {}
+    for root, link in links.items():
+        head = old[link.root].branch_head
+        if head is not None and head.how == REBASED and head.into is not None:
+            into[root] = head.into
+    targets = [one for one in dict.fromkeys(into.values()) if one not in links]
+    roots = {row.revision: row.branch_root for row in journal_rows(store, targets, (schema.BRANCH,))}
+    return {root: root in into and roots.get(into[root], into[root]) == root for root in links}
