@@ -209,7 +209,7 @@ class Snapshot(Mapping[str, Node]):
         """Return the names of children of the node at ``path``, in the order of their UTF-8 bytes.
 
         ``after``: only names after this one (None: all). ``limit``: at most this many (None: all). One round trip for each
-        10,000. Raises NodeNotFoundError.
+        10,000; with a small ``limit`` up to 5 more to pass children that were removed before them. Raises NodeNotFoundError.
         """
         if after is not None:
             arguments.text(after, "after")

@@ -23,6 +23,8 @@ from hbasemk.store.abc import Cell, Get, Page
 
 CHILDREN_PAGE: Final = 10_000
 """Child columns of one node in one read."""
+PAGE_GROWTH: Final = 8
+"""How many times as many child columns the next read takes, if too many children of a list were removed."""
 NAMES: Final = 250_000
 """Child columns of many nodes in one read."""
 PAGED: Final = 2_500
@@ -181,8 +183,9 @@ class Reader:
         """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
 
         No round trip if the cache knows all names, else one for up to 10,000; if it knows the node, the call reads only the
-        names. A missing node has no children. After pages of many names of a node, the same call also reads all its names,
-        if they are at most 10,000.
+        names. Removed children that no collector has deleted yet count, too: the page after one that they have filled is 8
+        times as long. A missing node has no children. After pages of many names of a node, the same call also reads all its
+        names, if they are at most 10,000.
         """
         known = self._cache.children(path, view)
         if known is not None:
@@ -199,9 +202,10 @@ class Reader:
         more = [Get(key, page=Page(schema.CHILDREN, None, CHILDREN_PAGE + 1), before=before)]
         if limit is None or not self._paged.is_due(path, limit):
             more = []
+        wanted = CHILDREN_PAGE if limit is None else min(limit, CHILDREN_PAGE)
         while limit is None or len(names) < limit:
-            size = CHILDREN_PAGE if limit is None else min(limit - len(names), CHILDREN_PAGE)
-            size += 1  # shows whether there are more
+            size = wanted + 1  # shows whether there are more
+            wanted = min(wanted * PAGE_GROWTH, CHILDREN_PAGE)
             page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
             rows = self._cells.read([page, *life, *more])
             cells, *others = self._cells.visible(view, rows)

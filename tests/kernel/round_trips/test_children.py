@@ -133,3 +133,22 @@ def test_counting_many_children_takes_a_constant_number_of_calls(counted: Counte
     assert other.head.child_count("/a/20") == children + 1
     assert counted.store.take() == {}
     other.close()
+
+
+def test_a_short_list_passes_many_removed_children_in_few_calls(counted: Counted) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: tx.add("/a/20"))
+    repo.run(lambda tx: [tx.add(f"/a/20/{number:04}") for number in range(2_000)] and None)
+    repo.run(lambda tx: [tx.remove(f"/a/20/{number:04}") for number in range(1_990)] and None)
+    other = fresh(counted)
+    assert other.head.children("/a/20", limit=1) == ["1990"]
+    # Pages of 2, 9, 65, 513 and 4,097 columns.
+    assert counted.store.take() == {READ: 5}
+    other.close()
+    third = fresh(counted)
+    transaction = third.transaction()
+    counted.store.take()
+    assert transaction.children("/a/20", "0100", 2) == ["1990", "1991"]
+    # The node, and pages of 3, 17, 129, 1,025 and 8,193 columns.
+    assert counted.store.take() == {READ: 6}
+    third.close()
