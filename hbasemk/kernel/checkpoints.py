@@ -216,6 +216,7 @@ def release(instance: Instance, revision: int, number: int) -> None:
 def _ended(revision: int, number: int, what: str) -> CheckpointError:
     return CheckpointError(
         f"checkpoint {name_of(revision, number)} cannot be {what}: it has been released, or has expired. "
-        "repo.checkpoints() and `hbasemk checkpoint list` show those that exist; make a new one if you need the snapshot.",
+        "repo.checkpoints() and `hbasemk checkpoint list` show those that exist, and expired ones for up to an hour; make a new "
+        "one if you need the snapshot.",
         revision=revisions.to_text(revision),
     )
