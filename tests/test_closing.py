@@ -146,3 +146,73 @@ def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
     assert not kernel.lease.held
     with Repository(store, poll_interval=0) as fresh:
         assert fresh.head.children("/") == []
+
+
+@pytest.mark.parametrize("transactions", [False, True])
+def test_the_attempt_of_another_thread_ends_before_the_lease(transactions: bool) -> None:
+    """Otherwise it would leave a pending revision, for which other processes wait until the lease is over."""
+    store = FaultyStore(MemoryStore(transactions=transactions))
+    repo = Repository(store, poll_interval=0, owns_store=False)
+    repo.run(lambda tx: tx.add("/a", {"n": 0}))
+    inside, closing, errors = threading.Event(), threading.Event(), list[Exception]()
+
+    def pause(call: Call) -> None:
+        if threading.current_thread() is thread and (call.method, call.table) in (
+            ("write", "nodes"),
+            ("write_if", "nodes"),
+        ):
+            inside.set()
+            assert closing.wait(60)
+
+    def work() -> None:
+        try:
+            while True:
+                repo.run(lambda tx: tx.increment("/a", "n"))
+        except ClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    attempts = instance_of(repo)._committer.attempts
+    end = attempts.end
+
+    def end_while_the_attempt_runs(seconds: float) -> None:
+        assert attempts._running
+        attempts._has_ended = True
+        closing.set()
+        thread.join(60)
+        end(seconds)
+
+    attempts.end = end_while_the_attempt_runs  # type: ignore[method-assign]
+    store.before = pause
+    thread.start()
+    assert inside.wait(60)
+    lease = instance_of(repo).lease
+    repo.close()
+    store.before = None
+    assert len(errors) == 1
+    assert not lease.held
+    with Repository(store, poll_interval=0) as other:
+        # The attempt has ended with a commit, and no other one began.
+        assert other.head["/a"]["n"] == 1
+        assert not instance_of(other).journal.pending
+
+
+def test_closing_does_not_wait_for_ever_for_an_attempt_that_hangs() -> None:
+    store = FaultyStore(MemoryStore())
+    repo = Repository(store, poll_interval=0, owns_store=False)
+    repo.run(lambda tx: tx.add("/a"))
+    inside, let_go = threading.Event(), threading.Event()
+
+    def hang(call: Call) -> None:
+        if (call.method, call.table) == ("write", "nodes"):
+            inside.set()
+            assert let_go.wait(60)
+
+    store.before = hang
+    thread = threading.Thread(target=lambda: repo.run(lambda tx: tx.set("/a", "p", 1)))
+    thread.start()
+    assert inside.wait(60)
+    repo.close()
+    assert repo.closed
+    let_go.set()
+    thread.join(60)

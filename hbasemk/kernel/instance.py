@@ -49,6 +49,8 @@ from hbasemk.store.abc import FileIdentity, Store
 
 Opened = TypeVar("Opened", bound="Instance")
 
+ENDING: Final = 1.0
+"""The longest time in seconds for which the end of an instance waits for attempts to commit."""
 BYTES_PER_HASH: Final = 1000
 """For each so many bytes of the cache, an instance keeps the hash and the last change of one subtree, each in some 250 bytes
 besides."""
@@ -409,7 +411,9 @@ class Instance:
     def close(self) -> None:
         """Resolve this instance's revisions and release its machine id, as far as the store can be reached.
 
-        A store that is out of reach or already closed is not an error: the lease expires, and other instances then
-        recover this instance's revisions.
+        Waits for the attempts of other threads to commit, for at most :data:`ENDING` seconds, and lets none begin. A store that
+        is out of reach or already closed is not an error: the lease expires, and other instances then recover this instance's
+        revisions.
         """
+        self._committer.attempts.end(ENDING)
         self.periodic_work.end()

@@ -35,6 +35,8 @@ from hbasemk.kernel.reading.cache import MOST_STATES
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
+END_EVERY: Final = 0.005
+"""Seconds between two looks at whether the attempts of other threads have ended."""
 TRIES_OF_SLOTS: Final = 16
 """How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
@@ -56,14 +58,36 @@ class Attempts(Committing):
         self._read_back = ReadBack(context)
         self._one_transaction = OneTransaction(context, self._read_back)
         self._writing = Writing(context)
+        self._running: list[None] = []
+        self._has_ended = False
         self.statistics = CommitStatistics()
+
+    def end(self, seconds: float) -> None:
+        """Begin no more attempts, and wait for those of other threads, for at most ``seconds``.
+
+        A revision that was left pending when the lease is released would keep other processes waiting.
+        """
+        self._has_ended = True
+        until = self._runtime.monotonic() + seconds
+        while self._running and self._runtime.monotonic() < until and not self._runtime.closed:
+            self._runtime.sleep(END_EVERY)
 
     @collected_rarely
     def run(self, draft: Draft) -> int | LostAttempt:
         """Commit the draft; try again with a new id if its journal row was created too late, or its slots are taken.
 
-        Returns the new revision, or the view's if nothing changes.
+        Returns the new revision, or the view's if nothing changes. Raises ClosedError after :meth:`end`.
         """
+        # Before the look at the flag, so that the end waits for every attempt that goes on. An append is atomic.
+        self._running.append(None)
+        try:
+            if self._has_ended:
+                raise ClosedError("the repository has been closed; nothing was committed")
+            return self._run(draft)
+        finally:
+            self._running.pop()
+
+    def _run(self, draft: Draft) -> int | LostAttempt:
         self._outcomes.resolve_pending()
         result: int | LostAttempt = 0
         try:
