@@ -133,6 +133,7 @@ class Branch:
     def abandon(self) -> None:
         """Abandon the branch: it accepts no more commits and no merge, and its data is deleted an hour later.
 
+        A merge that another process has begun before may still commit.
         Raises BranchError if the branch has ended, or another writer has committed to it since.
         """
         self._instance().abandon_branch(self._at)
