@@ -3,19 +3,24 @@
 A process reads the number in the settings before it writes a renewal of its lease, and after it has written a claim. So
 a process has accepted the new number if it renewed its lease twice after the number was set: it read the number between
 the two. A process that does not accept it lets its lease expire. The writer waits until one of the two is true of each
-lease that was live when the number was set. Then it aborts what processes with expired leases left pending. A transaction of
-a process that was paused leaves nothing pending; it reads the number itself.
+lease that was live when the number was set. Then it aborts what processes with expired leases left pending.
+
+A process that was paused before its first write of a commit leaves nothing pending. In a store with transactions, this write
+reads the number itself. In other stores, the writer closes the logs of all processes with expired leases, so such a process
+cannot announce its revision. A renewal that was on its way meanwhile may extend an expired lease; then the writer waits again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
 from hbasemk.errors import ClosedError, SchemaVersionError
 from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_version
-from hbasemk.kernel.ids.leases import all_leases, lease_of
+from hbasemk.kernel.ids.leases import all_leases, lease_of, leases_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import notices
 from hbasemk.store.abc import NewCell, Put
@@ -40,9 +45,18 @@ def change(instance: Instance, new: int, expected: int) -> None:
     if instance.store.supports_transactions:
         # From here on, each transaction of a process that names numbers reads the new one.
         notices.write(instance.store, instance.runtime)
-    _wait_for_others(instance)
-    instance.poll()
-    instance.recovery.recover()
+    waiting = all_leases(instance.store)
+    if instance.lease.held:
+        waiting.pop(instance.lease.machine, None)
+    while True:
+        ended = _wait_for(instance, waiting)
+        # A process that paused before it announced a revision cannot announce it afterwards.
+        instance.recovery.close_logs()
+        instance.poll()
+        instance.recovery.recover()
+        waiting = _renewed_late(instance, ended)
+        if not waiting:
+            return
 
 
 def _replace(instance: Instance, new: int, expected: int) -> None:
@@ -67,23 +81,26 @@ def _replace(instance: Instance, new: int, expected: int) -> None:
         )
 
 
-def _wait_for_others(instance: Instance) -> None:
+def _wait_for(instance: Instance, leases: Mapping[int, LeaseRecord]) -> dict[int, LeaseRecord]:
+    """Wait until the holder of each lease has read the number, or the lease is over; return the leases that are over."""
     lease = instance.lease
-    waiting = {machine: (record, 0) for machine, record in all_leases(instance.store).items()}
-    if lease.held:
-        waiting.pop(lease.machine, None)
+    waiting = {machine: (record, 0) for machine, record in leases.items()}
+    ended: dict[int, LeaseRecord] = {}
     while True:
         for machine, (before, renewals) in list(waiting.items()):
             record = lease_of(instance.store, machine)
             renewals += record != before
             # A new holder has claimed the machine id, and read the new number after that.
             is_other = record is None or record.nonce != before.nonce
-            if record is None or is_other or renewals >= RENEWALS or lease.has_ended(machine, record):
+            if record is None or is_other or renewals >= RENEWALS:
+                del waiting[machine]
+            elif lease.has_ended(machine, record):
+                ended[machine] = record
                 del waiting[machine]
             else:
                 waiting[machine] = record, renewals
         if not waiting:
-            return
+            return ended
         if instance.runtime.closed:
             raise ClosedError(
                 "the repository was closed while set_schema_version waited for other processes; the number has been set"
@@ -92,3 +109,19 @@ def _wait_for_others(instance: Instance) -> None:
             # This process need not accept the number that it sets. Then only its lease is not renewed.
             lease.keep()
         instance.runtime.sleep(LOOK_EVERY)
+
+
+def _renewed_late(instance: Instance, ended: Mapping[int, LeaseRecord]) -> dict[int, LeaseRecord]:
+    """Return which of the leases that were over have been extended by the same holder since. One round trip for each 1000.
+
+    The holder may have read the number before it was set, and may have gone on with a log that was left open, or with a
+    pending revision that was not recovered. In a store with transactions this does not matter: each of them reads the number.
+    """
+    if instance.store.supports_transactions:
+        return {}
+    found = leases_of(instance.store, list(ended))
+    return {
+        machine: record
+        for machine, record in found.items()
+        if record is not None and record != ended[machine] and record.nonce == ended[machine].nonce
+    }

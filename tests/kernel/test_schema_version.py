@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hbasemk import FormatError, InvalidValueError, Repository, SchemaVersionError, Settings, connect
+from hbasemk import FormatError, InvalidValueError, LeaseLostError, Repository, SchemaVersionError, Settings, connect
 from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_change, schema_version
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import create
 from hbasemk.store.abc import NewCell, Put
@@ -311,6 +314,136 @@ def test_a_process_that_pauses_before_its_transaction_does_not_commit_after_the_
     faulty.before = None
     with pytest.raises(SchemaVersionError):
         commit(old, SetProperty("/a", "v", 3))
+
+
+class Pausing(FaultyStore):
+    """Calls ``during`` once, before a compare-and-set of a table: what happens while the process is paused there."""
+
+    def pause_at(self, table: str, during: Callable[[], object]) -> None:
+        def pause(call: Call) -> None:
+            if call.table == table and call.method == "check_and_write":
+                self.before = None
+                during()
+
+        self.before = pause
+
+
+@pytest.mark.parametrize("table", [schema.CLUSTER, schema.JOURNAL], ids=["its announcement", "its journal row"])
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_a_process_that_pauses_between_its_id_and_its_row_does_not_commit_after_the_change(
+    world: World, in_steps: bool, table: str
+) -> None:
+    pausing = Pausing(MemoryStore(world.clock, batch_rows=1 if in_steps else 1000))
+    old, new = accepting(pausing, world, 0, 1), open_instance(pausing.inner, world, mac=2)
+    commit(old, AddNode("/a", {"v": 1}))
+    commit(new, AddNode("/b", {}))
+    began = world.ms
+    pausing.pause_at(table, lambda: schema_change.change(new, 1, 0))
+    with pytest.raises((LeaseLostError, SchemaVersionError)):
+        commit(old, SetProperty("/a", "v", 2))
+    assert world.ms - began >= 3_000
+    for _ in range(2):
+        with pytest.raises(SchemaVersionError):
+            commit(old, SetProperty("/a", "v", 3))
+    commit(new, SetProperty("/b", "v", 1))
+    assert new.require(new.head(), "/a").properties == {"v": 1}
+
+
+@pytest.mark.parametrize(
+    "is_deleted",
+    [
+        pytest.param(False, id="over"),
+        pytest.param(True, id="over and deleted", marks=pytest.mark.damages("no horizon is above the deleted lease")),
+    ],
+)
+def test_the_change_closes_the_log_of_a_lease_that_ended_before(world: World, is_deleted: bool) -> None:
+    pausing = Pausing(MemoryStore(world.clock))
+    old, new = accepting(pausing, world, 0, 1), open_instance(pausing.inner, world, mac=2)
+    commit(old, AddNode("/a", {"v": 1}))
+
+    def change() -> None:
+        world.advance(5)
+        if is_deleted:
+            pausing.inner.delete_rows(schema.CLUSTER, [schema.machine_key(old.lease.machine)])
+        began = world.ms
+        schema_change.change(new, 1, 0)
+        assert world.ms == began
+
+    pausing.pause_at(schema.CLUSTER, change)
+    with pytest.raises(LeaseLostError):
+        commit(old, SetProperty("/a", "v", 2))
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 3))
+    new.poll()
+    assert new.require(new.head(), "/a").properties == {"v": 1}
+
+
+class Suspended(TestRuntime):
+    """A process on a virtual machine that is suspended for a time: all its clocks stand still meanwhile."""
+
+    since: float | None = None
+
+    def now_ms(self) -> int:
+        return super().now_ms() if self.since is None else int(self.since)
+
+    def monotonic(self) -> float:
+        return super().monotonic() if self.since is None else self.since / 1000
+
+
+def test_a_process_that_is_suspended_between_its_lease_and_its_log_reads_the_number(world: World) -> None:
+    faulty = FaultyStore(MemoryStore(world.clock))
+    runtime = Suspended(world, mac=1)
+    old = Instance.open(faulty, runtime, wanted=SETTINGS, accepted=0)
+    new = open_instance(faulty.inner, world, mac=2)
+    commit(new, AddNode("/a", {"v": 1}))
+    claims: list[Call] = []
+
+    def suspend(call: Call) -> None:
+        if call.table == schema.CLUSTER and call.method == "check_and_write":
+            claims.append(call)
+        elif call.table == schema.CLUSTER and call.method == "write" and claims:
+            faulty.before = None
+            runtime.since = world.ms
+            schema_change.change(new, 1, 0)
+
+    faulty.before = suspend
+    with pytest.raises(SchemaVersionError):
+        commit(old, SetProperty("/a", "v", 2))
+    assert runtime.since is not None
+    assert not old.lease.held
+    new.poll()
+    assert new.require(new.head(), "/a").properties == {"v": 1}
+
+
+def test_a_renewal_that_arrives_after_its_lease_was_over_makes_the_change_wait_again(world: World) -> None:
+    """The process had read the old number before it was set, and was paused before it wrote the renewal."""
+    store = MemoryStore(world.clock)
+    faulty = FaultyStore(store)
+    old, new = accepting(store, world, 0, 1), open_instance(faulty, world, mac=2)
+    commit(old, AddNode("/a", {"v": 1}))
+    pending = make_id(old, old.head().upper)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    unannounced = old.announcements.next(pending)
+    machine, before = old.lease.machine, lease_of(new.store, old.lease.machine)
+    assert before is not None
+    began = world.ms
+
+    def arrive(call: Call) -> None:
+        if world.ms - began >= 3_000 and (call.method, call.table) == ("scan", schema.CLUSTER):
+            faulty.before = None
+            end = before.end + 5_000
+            renewed = LeaseRecord(before.start, end, before.nonce, before.holder)
+            put = Put(schema.machine_key(machine), [NewCell(*schema.LEASE, renewed.encode())])
+            assert store.check_and_write(schema.CLUSTER, schema.LEASE, before.encode(), put)
+
+    faulty.before = arrive
+    schema_change.change(new, 1, 0)
+    assert faulty.before is None
+    assert world.ms - began >= 8_000
+    assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
+    with pytest.raises(LeaseLostError):
+        old.announcements.announce(unannounced)
 
 
 def test_real_processes_stop_before_the_change_returns(tmp_path: Path, checked: Checked) -> None:

@@ -162,12 +162,20 @@ class Lease:
         )
 
     def _take_log(self) -> None:
-        """Take over the log of the machine id; raise LeaseLostError if a later holder has it."""
+        """Take over the log of the machine id; raise LeaseLostError if a later holder has it.
+
+        Raises SchemaVersionError as :meth:`claim`: a process that was paused before this may hold a lease that is long over.
+        """
         record = self._record
         if record is not None:
             taken = log_holder.take(self.store, self.machine, record)
             if taken is None:
                 raise self.lost()
+            try:
+                schema_version.require(taken.schema_version, self.accepted, self.store.location)
+            except SchemaVersionError:
+                self.release(0)
+                raise
             self._log = record.nonce, taken
 
     def renew(self, until: int = 0) -> None:

@@ -6,21 +6,28 @@ revision afterwards, whatever its clock shows. See ``docs/protocol.md``, section
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims, WriterLog
+from hbasemk.kernel import schema_version
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Get, NewCell, Put
 
+READ_TO_TAKE: Final = (schema.CLAIMS, schema.WATERMARK, schema.SCHEMA_VERSION)
+
 
 class TakenLog(NamedTuple):
-    """A log as its new holder found it. The holder's ids must be greater than ``above``."""
+    """A log as its new holder found it. The holder's ids must be greater than ``above``.
+
+    ``schema_version`` is the application's schema number, read after the log names the holder.
+    """
 
     found: WriterLog
     above: int
+    schema_version: int = 0
 
 
 def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | None:
@@ -35,9 +42,7 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
     store.write(schema.CLUSTER, [Put(key, [NewCell(*schema.LOG_HOLDER, lease.nonce, at)])])
     while True:
         own = Get(key, columns=(schema.LOG, schema.LOG_HOLDER))
-        settings, row = store.read(
-            schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.CLAIMS, schema.WATERMARK)), own]
-        )
+        settings, row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=READ_TO_TAKE), own])
         found = writer_log.decode(row)
         if found.holder != lease.nonce:
             return None
@@ -46,7 +51,7 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
         above = max(claims.watermark, Watermark.revision_of(cells.get(schema.WATERMARK, b"")))
         put = Put(schema.SETTINGS_ROW, [claims.next(above)])
         if store.check_and_write(schema.CLUSTER, schema.CLAIMS, claims.encode(), put):
-            return TakenLog(found, max(above, found.bound))
+            return TakenLog(found, max(above, found.bound), schema_version.of_row(settings))
 
 
 def close(store: RetryingStore, machine: int, log: WriterLog) -> None:

@@ -36,6 +36,13 @@ class Logs:
         announced = sorted(one for log in logs.values() for one in log.ids if one > watermark)
         return min(bounds, default=revisions.MAX_REVISION - 1) + 1, announced
 
+    def close_over(self, damage: Damage) -> None:
+        """Close all open logs whose holder has no lease any more; keep the error of a damaged lease in ``damage``.
+
+        Also those of machine ids whose lease was deleted. Two round trips, and one for each of these logs.
+        """
+        self._close_over({machine: log for machine, log in self._journal.read_logs().items() if log.is_open}, damage)
+
     def _close_over(self, late: dict[int, WriterLog], damage: Damage) -> bool:
         """Close the logs among these whose holder has no lease any more; return whether there are any."""
         closed = False

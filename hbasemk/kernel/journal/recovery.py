@@ -74,6 +74,17 @@ class Recovery:
         damage.report()
         return dead
 
+    def close_logs(self) -> None:
+        """Close the logs of all writers whose lease is over; nothing in a store that orders all writes.
+
+        After that, no such writer announces a revision, however long it was paused. Two round trips, and one for each log that
+        it closes. Raises FormatError at the end if a lease is damaged.
+        """
+        if not self._store.supports_transactions:
+            damage = Damage()
+            self._logs.close_over(damage)
+            damage.report()
+
     def recover_late(self) -> list[int]:
         """Resolve revisions below the watermark whose journal row was created, or aborted, too late for polls.
 
