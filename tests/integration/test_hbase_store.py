@@ -174,14 +174,19 @@ def test_each_call_on_a_disabled_table_raises_an_error_that_says_so(
     store: HBaseStore, make: Callable[..., Table]
 ) -> None:
     table = make(disabled=True)
-    for call in (
+    for read in (
         lambda: store.read(table.name, [Get(b"r")]),
         lambda: store.scan(table.name, Scan(None, None, 5)),
+    ):
+        with pytest.raises(StoreUnusableError, match="disabled"):
+            read()
+    # HBase's client finds it before it repeats a call, and does not tell whether its first attempt was applied.
+    for write in (
         lambda: store.write(table.name, [put(b"r")]),
         lambda: store.check_and_write(table.name, (b"d", b"q"), None, put(b"r")),
     ):
-        with pytest.raises(StoreUnusableError, match="disabled"):
-            call()
+        with pytest.raises(StoreUnknownError, match="disabled"):
+            write()
 
 
 def test_an_empty_list_of_tables_makes_no_call(store: HBaseStore) -> None:

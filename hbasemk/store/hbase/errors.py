@@ -2,7 +2,7 @@
 
 "Not applied" is claimed only if the gateway cannot have acted: the call changes nothing, or the request was not sent
 completely. "Unusable" is claimed only for a state that lasts until somebody changes the tables, the rights or the
-address.
+address; and for a call that changes something only if no attempt of HBase's own client can have been applied.
 """
 
 from __future__ import annotations
@@ -16,6 +16,19 @@ from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, 
 SLOP_SETTING: Final = "hbase.hregion.keyvalue.timestamp.slop.millisecs"
 
 _CLASS: Final = re.compile(r"[.$](\w+(?:Exception|Error))\b")
+_ANY_CLASS: Final = re.compile(r"\b(\w+(?:Exception|Error))\b")
+_STACK: Final = re.compile(r"^(?:\s+at |Caused by: |\s*\.\.\. \d+ more).*$", re.MULTILINE)
+_WRAPPERS: Final = frozenset(
+    {
+        "ExecutionException",
+        "RemoteException",
+        "RemoteWithExtrasException",
+        "RetriesExhaustedException",
+        "RetriesExhaustedWithDetailsException",
+        "ServiceException",
+    }
+)
+"""Exceptions that say nothing themselves: they carry those of the attempts or of the server."""
 _NO_TABLE_IN_BATCH: Final = re.compile(r"Failed \d+ actions?: ([^\s,]+): \d+ times?,")
 _SHOWN: Final = 300
 
@@ -44,22 +57,43 @@ def class_names(text: str) -> list[str]:
     return _CLASS.findall(text)
 
 
+def _is_refused(text: str) -> bool:
+    """Return whether HBase refused each attempt that its message names, so that none was applied.
+
+    HBase's client repeats a call by itself, and its message then lists the exceptions of all attempts. An attempt without a
+    reply may have been applied. Stack traces do not count. A batch names some exceptions without their package.
+    """
+    names = _ANY_CLASS.findall(_STACK.sub("", text))
+    return all(name in _UNUSABLE or name in _WRAPPERS for name in names)
+
+
 def from_hbase(text: str, where: str, table: str, effect: bool) -> StoreError:
-    """Translate HBase's answer: its message begins with the name of an exception, or is just a table's name."""
+    """Translate HBase's answer: its message begins with the name of an exception, or is just a table's name.
+
+    ``effect`` is whether the call changes anything. Then the error is StoreUnusableError only if no attempt was applied.
+    """
     missing = _NO_TABLE_IN_BATCH.match(text)
+    is_refused = not effect or _is_refused(text)
     if table and (missing[1] if missing else text.strip()) in {table, table.removeprefix("default:")}:
-        return StoreUnusableError(f"{where}: the table does not exist; {_NO_TABLE}")
+        return _refusal(f"{where}: the table does not exist; {_NO_TABLE}", is_refused)
     if table and text.strip().startswith(f"{table.removeprefix('default:')} is disabled"):
-        return StoreUnusableError(f"{where}: the table is disabled; {_UNUSABLE['TableNotEnabledException']}")
+        # HBase's client checks this only before it repeats a call, and does not tell how the first attempt ended.
+        return _refusal(f"{where}: the table is disabled; {_UNUSABLE['TableNotEnabledException']}", not effect)
     names = class_names(text)
     for name in names:
         if name in _UNUSABLE:
-            return StoreUnusableError(f"{where}: {_short(text)}; {_UNUSABLE[name]}")
+            about = "" if name in _short(text) else f" {name}"
+            return _refusal(f"{where}: {_short(text)}{about}; {_UNUSABLE[name]}", is_refused)
     if not _STARTING.isdisjoint(names):
         failure = f"{where}: HBase is starting, or currently has no master: {_short(text)}"
     else:
         failure = f"{where}: HBase failed: {_short(text)}"
     return _by_effect(failure, effect)
+
+
+def _refusal(failure: str, is_refused: bool) -> StoreError:
+    """Return the error for a state that lasts; ``is_refused`` is whether all attempts of HBase's client met it."""
+    return StoreUnusableError(failure) if is_refused else _by_effect(failure, effect=True)
 
 
 def from_gateway(text: str, where: str, effect: bool) -> StoreError:

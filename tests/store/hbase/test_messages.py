@@ -251,6 +251,18 @@ def test_invalid_options_are_rejected(options: dict[str, float]) -> None:
 
 
 JAVA = "org.apache.hadoop.hbase."
+STACK = (
+    f"\n\tat {JAVA}ipc.RpcException.call(RpcServer.java:443)\nCaused by: {JAVA}ipc.CallTimeoutException: x"
+    "\n\t... 3 more\n"
+)
+
+
+def attempts(*failures: str) -> str:
+    """Return the message of HBase's client after several attempts of a call."""
+    lines = [f"2026-11-27T17:0{n}:00Z, RpcRetryingCaller{{pause=100}}, {JAVA}{one}" for n, one in enumerate(failures)]
+    return "\n".join(
+        [f"{JAVA}client.RetriesExhaustedException: Failed after attempts={len(lines)}, exceptions:", *lines]
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,11 +272,13 @@ JAVA = "org.apache.hadoop.hbase."
         ("Failed 2 actions: p_t: 2 times, servers with issues: null", "the table does not exist"),
         (f"{JAVA}TableNotFoundException: p_t\n\tat {JAVA}master.HMaster.check(HMaster.java:1)", "create the tables"),
         (f"{JAVA}TableNotEnabledException: p_t", "enable the table"),
-        ("p_t is disabled.", "enable the table"),
         (f"Failed 1 action: {JAVA}regionserver.NoSuchColumnFamilyException: Column family x", "another prefix"),
         (f"{JAVA}security.AccessDeniedException: Insufficient permissions", "right"),
         (f"{JAVA}exceptions.FailedSanityCheckException: Timestamp for KV out of range", "slop.millisecs"),
         (f"{JAVA}NamespaceNotFoundException: ns", "namespace"),
+        (f"{JAVA}security.AccessDeniedException: Insufficient permissions{STACK}", "right"),
+        (f"Failed 2 actions: {JAVA}regionserver.NoSuchColumnFamilyException: x{STACK}\n: 2 times", "another prefix"),
+        (attempts("security.AccessDeniedException: no", f"security.AccessDeniedException: no{STACK}"), "right"),
     ],
 )
 @pytest.mark.parametrize("effect", [False, True])
@@ -273,6 +287,29 @@ def test_a_permanent_failure_is_reported_as_unusable(text: str, advice: str, eff
     assert isinstance(error, StoreUnusableError)
     assert advice in error.message
     assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        # HBase's client says this only of a table that it finds disabled before it repeats a call.
+        ("p_t is disabled.", "enable the table"),
+        (attempts("ipc.CallTimeoutException: Call[id=1]", "TableNotEnabledException: p_t is disabled."), "enable the"),
+        (attempts("NotServingRegionException: p_t", f"security.AccessDeniedException: no{STACK}"), "grant"),
+        (attempts(f"ipc.CallTimeoutException: x{STACK}", "TableNotFoundException: p_t"), "create the tables"),
+        ("Failed 2 actions: p_t: 1 time, CallTimeoutException: 1 time, servers with issues: null", "create the tables"),
+        (f"Failed 2 actions: {JAVA}security.AccessDeniedException: no{STACK}: 1 time, IOException: 1 time", "grant"),
+    ],
+)
+def test_a_refusal_after_an_attempt_that_may_have_been_applied_leaves_a_write_unknown(text: str, advice: str) -> None:
+    error = from_hbase(text, "here", "p_t", effect=True)
+    assert isinstance(error, StoreUnknownError)
+    assert advice in error.message
+    assert "may have been applied" in error.message
+    assert "\n" not in error.message
+    read = from_hbase(text, "here", "p_t", effect=False)
+    assert isinstance(read, StoreUnusableError)
+    assert advice in read.message
 
 
 @pytest.mark.parametrize(
