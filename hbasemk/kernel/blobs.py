@@ -18,7 +18,7 @@ from hbasemk.format import blob_use, schema
 from hbasemk.format.blob_use import USED
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, Get, NewCell, Put
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Scan, scan_all
 from hbasemk.temporary_file import TemporaryFile
 
 CHUNK: Final = 1024 * 1024
@@ -72,7 +72,7 @@ class Blobs:
         """Store the content of a stream and return the blob's id; equal bytes have the same id.
 
         If ``replace`` is True, store the content even if it is stored already; this repairs a blob with damaged chunks. A
-        stored blob of a wrong length is always repaired.
+        stored blob of a wrong length is always repaired. A repair is later than all that it replaces, which takes a round trip.
 
         If ``durable`` is False, the blob may become durable only with the next durable commit, such as the one that refers
         to it. Errors of the stream propagate, and no blob is stored then. The stream is not closed. Raises
@@ -93,10 +93,12 @@ class Blobs:
                     if self._renew(key, head, durable=durable):
                         break
                     continue
+                is_repair = replace or head.is_complete
+                at = self._repair_ms(key, head) if is_repair else self._upload_ms(head)
                 spool.rewind()
-                self._upload(key, spool, self._upload_ms(head))
+                self._upload(key, spool, at)
                 # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
-                if self.use(key, head, length, durable=durable):
+                if self.use(key, head, length, durable=durable, length_at=at if is_repair else None):
                     break
         return key.hex()
 
@@ -135,9 +137,20 @@ class Blobs:
                 return True
         return self.use(key, head, durable=durable)
 
-    def use(self, key: bytes, head: Head, length: int | None = None, *, durable: bool = True) -> bool:
-        """Record that a blob is used, and its length if given, unless ``used`` has changed; return whether it is recorded."""
-        cells = [] if length is None else [NewCell(*LENGTH, _encode_length(length))]
+    def use(
+        self,
+        key: bytes,
+        head: Head,
+        length: int | None = None,
+        *,
+        durable: bool = True,
+        length_at: int | None = None,
+    ) -> bool:
+        """Record that a blob is used, and its length if given, unless ``used`` has changed; return whether it is recorded.
+
+        ``length_at`` is the timestamp of the length, in ms since 1970; None: the store's time.
+        """
+        cells = [] if length is None else [NewCell(*LENGTH, _encode_length(length), length_at)]
         return self._mark(key, head.used, blob_use.alive(self._nonce()), cells, durable=durable)
 
     def doom(self, key: bytes, head: Head, now_ms: int, newest: int) -> bool:
@@ -154,10 +167,22 @@ class Blobs:
 
     def _upload_ms(self, head: Head) -> int | None:
         """Return the timestamp for the chunks of an upload: later than a deletion of earlier ones. None: the store's time."""
-        if head.used is None:
-            return None
+        return None if head.used is None else max(self._now_ms(), head.used.timestamp + 1)
+
+    def _repair_ms(self, key: bytes, head: Head) -> int:
+        """Return a timestamp, in ms since 1970, that is later than all cells of a blob, whatever clock their writer had.
+
+        One round trip; more only if there are chunks from the future.
+        """
+        found = [cell.timestamp for cell in head if cell is not None]
+        at = max([self._now_ms(), *(timestamp + 1 for timestamp in found)])
+        scan = Scan(key + b"\0", key + b"\xff" * 5, AT_ONCE, columns=(DATA,), since=at)
+        later = (cell.timestamp + 1 for row in scan_all(self._store, schema.BLOBS, scan) for cell in row.cells)
+        return max(later, default=at)
+
+    def _now_ms(self) -> int:
         now = self._latest_ms()
-        return max(self._runtime.now_ms() if now is None else int(now), head.used.timestamp + 1)
+        return self._runtime.now_ms() if now is None else int(now)
 
     def _mark(
         self,

@@ -19,11 +19,13 @@ from hbasemk.check import IntegrityCheck
 from hbasemk.format import schema
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH, chunk_key
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Scan
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Scan, Store
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk.store.sqlite import SqliteStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.full_disk import largest_file
 from tests.support.repositories import problems
+from tests.support.runtime import World
 
 
 @pytest.fixture
@@ -246,6 +248,69 @@ def test_replacing_the_content_repairs_what_the_check_finds(
     assert repo.blobs.write(content, replace=True) == ref
     assert repo.blobs.read(ref) == content
     assert damage(repo) == []
+
+
+class _SteppingBack(FaultyStore):
+    """The store's clock goes back by an hour between the chunks of the first upload and its end."""
+
+    def __init__(self, inner: Store, world: World) -> None:
+        super().__init__(inner)
+        self._world = world
+        self.before = self._step
+
+    def _step(self, call: Call) -> None:
+        if (call.method, call.table) == ("check_and_write", schema.BLOBS):
+            self.before = None
+            self._world.advance(-3_600)
+
+
+@pytest.fixture(params=["memory", "sqlite", "without transactions"])
+def stepping_back(request: pytest.FixtureRequest, tmp_path: Path) -> _SteppingBack:
+    world = World()
+    if request.param == "sqlite":
+        return _SteppingBack(SqliteStore(str(tmp_path / "content.db"), clock=world.clock), world)
+    return _SteppingBack(MemoryStore(world.clock, transactions=request.param == "memory"), world)
+
+
+@pytest.mark.parametrize("chunk", [b"cut", b"x" * (CHUNK // 3)], ids=["cut off", "other bytes"])
+def test_replacing_the_content_repairs_chunks_from_the_future(stepping_back: _SteppingBack, chunk: bytes) -> None:
+    """The repair was older than the damage, and reported success."""
+    content = b"content" * (CHUNK // 3)
+    with Repository(stepping_back, poll_interval=0) as repo:
+        ref = repo.blobs.write(content)
+        row = chunk_key(bytes.fromhex(ref.id), 2)
+        (cell,) = stepping_back.read(schema.BLOBS, [Get(row, columns=(DATA,))])[0].cells
+        put(repo, row, NewCell(*DATA, chunk, cell.timestamp))
+        assert damage(repo)
+        assert repo.blobs.write(content, replace=True) == ref
+        assert repo.blobs.read(ref) == content
+        assert damage(repo) == []
+
+
+def test_writing_again_repairs_a_length_and_chunks_from_the_future(stepping_back: _SteppingBack) -> None:
+    content = b"content" * (CHUNK // 3)
+    with Repository(stepping_back, poll_interval=0) as repo:
+        ref = repo.blobs.write(content)
+        key = bytes.fromhex(ref.id)
+        (cell,) = stepping_back.read(schema.BLOBS, [Get(chunk_key(key, 2), columns=(DATA,))])[0].cells
+        put(repo, chunk_key(key, 2), NewCell(*DATA, b"cut", cell.timestamp))
+        put(repo, key, NewCell(*LENGTH, bytes(8), cell.timestamp + 1))
+        assert repo.blobs.write(content) == ref
+        assert repo.blobs.read(ref) == content
+        assert damage(repo) == []
+
+
+def test_a_repair_reads_no_more_than_the_chunks_from_the_future() -> None:
+    store = CountingStore(MemoryStore())
+    with Repository(store, poll_interval=0) as repo:
+        content = b"content" * (CHUNK // 3)
+        repo.blobs.write(content)
+        store.take()
+        store.traffic()
+        repo.blobs.write(content, replace=True)
+        calls = {("read", "blobs"): 1, ("scan", "blobs"): 1, ("write", "blobs"): 1, ("check_and_write", "blobs"): 1}
+        assert store.take() == calls
+        assert store.traffic().rows_read == 1
 
 
 def test_replace_is_a_bool(repo: Repository) -> None:
