@@ -22,7 +22,6 @@ from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.ids.leases import all_leases, lease_of, leases_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.kernel.journal import notices
 from hbasemk.store.abc import NewCell, Put
 
 LOOK_EVERY: Final = 0.1
@@ -42,12 +41,10 @@ def change(instance: Instance, new: int, expected: int) -> None:
     Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
     """
     _replace(instance, new, expected)
-    if instance.store.supports_transactions:
-        # From here on, each transaction of a process that names numbers reads the new one.
-        notices.write(instance.store, instance.runtime)
     waiting = all_leases(instance.store)
-    if instance.lease.held:
-        waiting.pop(instance.lease.machine, None)
+    lease = instance.lease
+    if lease.held and (instance.store.supports_transactions or schema_version.accepts(lease.accepted, new)):
+        waiting.pop(lease.machine, None)
     while True:
         ended = _wait_for(instance, waiting)
         # A process that paused before it announced a revision cannot announce it afterwards.
@@ -106,7 +103,7 @@ def _wait_for(instance: Instance, leases: Mapping[int, LeaseRecord]) -> dict[int
                 "the repository was closed while set_schema_version waited for other processes; the number has been set"
             )
         with suppress(SchemaVersionError):
-            # This process need not accept the number that it sets. Then only its lease is not renewed.
+            # This process need not accept the number that it sets. Then its lease is not renewed, and ends.
             lease.keep()
         instance.runtime.sleep(LOOK_EVERY)
 

@@ -105,6 +105,25 @@ def test_a_process_can_set_a_number_that_it_does_not_accept(world: World, store:
         commit(setter, AddNode("/c", {}))
 
 
+@pytest.mark.parametrize("transactions", [False, True])
+def test_a_process_that_does_not_accept_the_number_that_it_sets_stops_too(world: World, transactions: bool) -> None:
+    store = Pausing(MemoryStore(world.clock, transactions=transactions))
+    setter = accepting(store, world, 0, 1)
+    commit(setter, AddNode("/a", {"v": 1}))
+    if not transactions:
+        # Another thread has begun a commit.
+        store.pause_at(schema.JOURNAL, lambda: schema_change.change(setter, 1, 0))
+    else:
+        schema_change.change(setter, 1, 0)
+    for _ in range(2):
+        with pytest.raises((LeaseLostError, SchemaVersionError)):
+            commit(setter, SetProperty("/a", "v", 2))
+    with pytest.raises(SchemaVersionError):
+        commit(setter, SetProperty("/a", "v", 3))
+    new = open_instance(store.inner, world, mac=2)
+    assert new.require(new.head(), "/a").properties == {"v": 1}
+
+
 # --- processes that accept some numbers -------------------------------------------------------------------
 
 
@@ -444,6 +463,47 @@ def test_a_renewal_that_arrives_after_its_lease_was_over_makes_the_change_wait_a
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
     with pytest.raises(LeaseLostError):
         old.announcements.announce(unannounced)
+
+
+def test_a_process_that_pauses_after_it_has_polled_the_change_does_not_commit_after_it(world: World) -> None:
+    """Its transaction found that nothing had been written since its last poll, and did not read the number."""
+    store = MemoryStore(world.clock, transactions=True)
+    faulty = FaultyStore(store)
+    old = accepting(faulty, world, 0, 1)
+    commit(old, AddNode("/a", {"v": 1}))
+    paused, resumed = threading.Event(), threading.Event()
+    refused: list[SchemaVersionError] = []
+
+    def pause(call: Call) -> None:
+        if call.method == "write_if":
+            paused.set()
+            assert resumed.wait(60)
+
+    def work() -> None:
+        old.poll()
+        faulty.before = pause
+        with pytest.raises(SchemaVersionError) as caught:
+            commit(old, SetProperty("/a", "v", 2))
+        refused.append(caught.value)
+
+    thread = threading.Thread(target=work)
+
+    class Waiting(TestRuntime):
+        def sleep(self, seconds: float) -> None:
+            if not paused.is_set():
+                thread.start()
+                assert paused.wait(60)
+            super().sleep(seconds)
+
+    new = Instance.open(store, Waiting(world, mac=2))
+    try:
+        schema_change.change(new, 1, 0)
+    finally:
+        resumed.set()
+        thread.join()
+    assert refused
+    new.poll()
+    assert new.require(new.head(), "/a").properties == {"v": 1}
 
 
 def test_real_processes_stop_before_the_change_returns(tmp_path: Path, checked: Checked) -> None:

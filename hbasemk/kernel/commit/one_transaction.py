@@ -90,8 +90,10 @@ class OneTransaction(Committing):
         """Return the table and the arrival number after which a write makes the transaction read; None if it always does.
 
         Without such a write, all that is committed is in the view. The watermark is a revision of the view, so it is below
-        the id.
+        the id. The schema number is not in any view, so a process that names numbers always reads it.
         """
+        if self._clock.accepted is not None:
+            return None
         for row in plan.rows:
             if row.names_in_doubt:
                 return None

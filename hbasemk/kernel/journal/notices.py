@@ -15,9 +15,8 @@ _NOTICE: Final = Get(schema.LOGS_TAIL, columns=(schema.CHECKPOINTS_NOTICE,))
 def write(store: RetryingStore, runtime: Runtime, polled: bytes = b"") -> None:
     """Make every instance read the checkpoints again after its next poll. One round trip.
 
-    In a store that orders all writes, this is a write to the journal. So a transaction that skips its check if nothing was
-    written since its view checks again. In others it replaces the notice. ``polled`` is the last one that this instance has
-    read. If it has changed since, the call takes two round trips more.
+    In a store that orders all writes, this is a write to the journal. In others it replaces the notice. ``polled`` is the
+    last one that this instance has read. If it has changed since, the call takes two round trips more.
     """
     value = runtime.random.getrandbits(64).to_bytes(8, "big")
     if store.supports_transactions:
