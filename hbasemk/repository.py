@@ -319,7 +319,10 @@ class Repository:
         return open_branch.list_all(self._instance())
 
     def sweep_branches(self, retention: float) -> list[str]:
-        """Abandon branches without a commit for ``retention`` seconds, and delete the data of ended branches.
+        """Abandon branches without a commit for ``retention`` seconds, and delete the data of branches that ended earlier.
+
+        The data of a branch is deleted an hour after its end, or ``retention`` after it if that is shorter. So this deletes
+        the data of the branches that it abandons only if ``retention`` is 0; else a later sweep does.
 
         Returns the first revision of each branch whose data was deleted. Raises InvalidValueError unless ``retention`` is
         from 0 to 100 years.

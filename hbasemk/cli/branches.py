@@ -33,7 +33,8 @@ from hbasemk.options import CENTURY
     "--sweep",
     type=Seconds(CENTURY),
     metavar="SECONDS",
-    help="Instead, abandon branches that received no commit for this long. Print the branches whose data is deleted.",
+    help="Instead, abandon branches that received no commit for this long, and delete the data of branches that ended an hour "
+    "ago, or this long ago if that is shorter. Print the branches whose data is deleted.",
 )
 @click.option(
     "-m",

@@ -52,7 +52,8 @@ def recover(instance: Instance, branches_ms: int | None = None) -> Iterator[Reco
     """Roll back the unfinished work of dead writers, yield each revision, and move the watermark.
 
     Finally, delete the cells of branches that ended an hour ago, or whose sweep was interrupted. If ``branches_ms`` is
-    given, also abandon branches without commits for so many ms. Raises StoreError. Raises FormatError at the end if damage
+    given, also abandon branches without commits for so many ms; if it is shorter than an hour, it is also the time from
+    the end of a branch to the deletion. Raises StoreError. Raises FormatError at the end if damage
     prevents a part of the work, and no result shows it.
     """
     instance.poll()

@@ -33,6 +33,16 @@ def _has_ended(data: bytes) -> bool:
     return head is not None and head.how != b""
 
 
+def _is_over(head: Cell, *, is_old: bool, ended_ms: int, server_ms: float) -> bool:
+    """Return whether the cells of a branch that is not open can be deleted: it ended ``ended_ms`` ago by the server's clock.
+
+    A damaged head does not show whether the branch has ended; then ``is_old`` decides: no commit for the retention time.
+    """
+    if not _has_ended(head.value):
+        return is_old
+    return not ended_ms or head.timestamp + ended_ms <= server_ms
+
+
 def not_newest(revision: int, row: JournalRow) -> BranchError | None:
     """Return the error if ``revision`` is not the newest of its branch, by the head in the branch's first row; else None."""
     head = row.branch_head
@@ -165,16 +175,17 @@ class BranchHeads:
     # --- the sweep ---------------------------------------------------------------------------------------
 
     def sweep(self, retention_ms: int | None, above: int = 0) -> dict[int, list[int]]:
-        """Abandon branches without commits for the retention time, and delete the cells of ended branches.
+        """Abandon branches without commits for the retention time, and delete the cells of branches that ended earlier.
 
         Ages are measured by the store's clock. ``retention_ms`` 0 abandons every branch, None abandons none. The sweep
-        deletes an ended branch after at most :data:`ENDED_MS`, and immediately if an earlier sweep of it was interrupted. It
-        also deletes aborted revisions of live branches that a dead writer did not roll back.
+        deletes a branch :data:`ENDED_MS` after its end, or ``retention_ms`` after it if that is shorter. So a later sweep
+        deletes what this one abandons, unless ``retention_ms`` is 0. If an earlier sweep of a branch was interrupted, this one
+        finishes it immediately. It also deletes aborted revisions of live branches that a dead writer did not roll back.
 
-        Returns the swept revisions by each branch's first revision. The sweep is idempotent and may run concurrently. It
-        reads the branch rows of the journal above an id (:func:`sparse_rows`), and again the flags of the rows that stay. A
-        branch that is not swept is above the horizon, so below it only a request that arrived late can have left a row. Raises
-        FormatError at the end if the changes of a revision are damaged.
+        Returns the swept revisions by each branch's first revision, without branches that it only abandoned. The sweep is
+        idempotent and may run concurrently. It reads the branch rows of the journal above an id (:func:`sparse_rows`), and
+        again the flags of the rows that stay. A branch that is not swept is above the horizon, so below it only a request that
+        arrived late can have left a row. Raises FormatError at the end if the changes of a revision are damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
@@ -188,12 +199,14 @@ class BranchHeads:
             if head is None:
                 continue
             newest = max(revisions.ms_of(revision) for revision in own_revisions)
-            old = retention_ms is not None and (not retention_ms or newest + retention_ms <= now)
-            if not old and not (_has_ended(head.value) and head.timestamp + ended_ms <= server_ms):
+            is_old = retention_ms is not None and (not retention_ms or newest + retention_ms <= now)
+            if is_old and len(head.value) == 8:
+                # End the branch before deleting anything, so that another sweep can continue after a crash. Readers that took
+                # a snapshot from the open branch have as long as those of any ended branch.
+                if not self.move(root, head.value, ABANDONED + head.value) or ended_ms:
+                    continue
+            elif not _is_over(head, is_old=is_old, ended_ms=ended_ms, server_ms=server_ms):
                 staying[root] = own_revisions
-                continue
-            # End the branch before deleting anything, so that another sweep can continue after a crash.
-            if len(head.value) == 8 and not self.move(root, head.value, ABANDONED + head.value):
                 continue
             self._sweep(own_revisions, damage)
             swept[root] = own_revisions

@@ -9,6 +9,7 @@ from hbasemk.format.branch_head import ABANDONED, REBASED
 from hbasemk.kernel.branches import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
+from hbasemk.kernel.periodic_work import BRANCH_RETENTION_MS
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import open_instance
 from tests.support.simulation.crashes.sites import Died, Site, Steps, tree
@@ -47,9 +48,20 @@ def branch_head(site: Site, instance: Any) -> Any:
     return tree(instance), head.how or tree(instance, instance.at(head.newest))
 
 
-def abandoned(site: Site) -> tuple[int, int, int]:
+def old_branch(site: Site) -> tuple[int, int, int]:
+    """Create a branch that received no commit for a day."""
     found = long_branch(site)
     site.world.advance(24 * 3600 + 60)
+    return found
+
+
+def abandoned(site: Site) -> tuple[int, int, int]:
+    """Create a branch that the hourly maintenance abandoned an hour ago."""
+    found = old_branch(site)
+    one = site.open(1)
+    sweep_hourly(one)
+    one.close()
+    site.world.advance(3600 + 60)
     return found
 
 
@@ -124,6 +136,11 @@ def branch_with_markers(site: Site) -> tuple[int, int]:
 
 def sweep_all(site: Site) -> None:
     site.acting.branches.sweep(0)
+
+
+def sweep_hourly(instance: Any) -> None:
+    """Sweep as the hourly maintenance does."""
+    instance.branches.sweep(BRANCH_RETENTION_MS)
 
 
 def rebase_on_head(site: Site) -> None:

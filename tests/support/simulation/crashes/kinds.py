@@ -35,8 +35,10 @@ from tests.support.simulation.crashes.branches import (
     left_on_branch,
     long_branch,
     merged,
+    old_branch,
     rebase_on_head,
     sweep_all,
+    sweep_hourly,
 )
 from tests.support.simulation.crashes.commits import (
     after_a_winner,
@@ -116,10 +118,19 @@ KINDS = [
     Kind("rebase of a branch with markers", rebase_on_head, branch_with_markers, branch_head),
     Kind("reset", lambda site: site.acting.branches.reset(site.state[2], site.state[1]), long_branch, branch_head),
     Kind(
+        "abandonment of an old branch",
+        lambda site: sweep_hourly(site.acting),
+        old_branch,
+        branch_exists,
+        again=True,
+        hourly=True,
+    ),
+    Kind(
         "sweep of an abandoned branch",
-        lambda site: site.acting.branches.sweep(24 * 3600 * 1000),
+        lambda site: sweep_hourly(site.acting),
         abandoned,
         branch_exists,
+        changes=False,
         again=True,
         hourly=True,
     ),
