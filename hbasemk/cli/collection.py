@@ -117,7 +117,9 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
         "cells": sum(report.cells.values()),
     }
     if not report.blobs_done:
-        output.complain("no blob was deleted, because other processes collected at the same time; try again")
+        output.complain(
+            "no blob was deleted, because other processes collected or swept branches at the same time; try again"
+        )
     if session.json:
         output.print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}))
     else:

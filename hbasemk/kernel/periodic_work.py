@@ -100,8 +100,7 @@ class PeriodicWork(Committing):
         self._sweep_due = self._runtime.monotonic() + SWEEP_AGAIN
         try:
             self._do_all(
-                # In HBase a scan from the begin steps over the markers of deleted rows.
-                lambda: self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon),
+                self._sweep_branches,
                 self._checkpoint_cells.remove_expired,
                 self._recovery.recover_late,
             )
@@ -110,6 +109,12 @@ class PeriodicWork(Committing):
             self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
             raise
         self._sweep_due = self._runtime.monotonic() + SWEEP_EVERY
+
+    def _sweep_branches(self) -> None:
+        # A sweep during the mark of a collector of blobs would make the mark useless.
+        deletes = not self._checkpoint_cells.shows_blob_collector()
+        # In HBase a scan from the begin steps over the markers of deleted rows.
+        self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon, deletes=deletes)
 
     def check_backlog(self) -> None:
         """Call :attr:`on_backlog` if it is time."""

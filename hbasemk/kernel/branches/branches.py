@@ -376,12 +376,13 @@ class Branches(BranchCommits):
         with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
             self._heads.abandon_always(root)
 
-    def sweep(self, retention_ms: int | None, above: int = 0) -> list[int]:
+    def sweep(self, retention_ms: int | None, above: int = 0, *, deletes: bool = True) -> list[int]:
         """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.
 
-        ``above``: look only at branches above this id. Returns the first revisions of the swept branches.
+        ``above``: look only at branches above this id. If ``deletes`` is False, only abandon branches. Returns the first
+        revisions of the swept branches.
         """
-        swept = self._heads.sweep(retention_ms, above)
+        swept = self._heads.sweep(retention_ms, above, deletes=deletes)
         for own_revisions in swept.values():
             for revision in own_revisions:
                 self._revisions.drop(revision)

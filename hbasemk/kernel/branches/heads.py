@@ -174,13 +174,14 @@ class BranchHeads:
 
     # --- the sweep ---------------------------------------------------------------------------------------
 
-    def sweep(self, retention_ms: int | None, above: int = 0) -> dict[int, list[int]]:
+    def sweep(self, retention_ms: int | None, above: int = 0, *, deletes: bool = True) -> dict[int, list[int]]:
         """Abandon branches without commits for the retention time, and delete the cells of branches that ended earlier.
 
         Ages are measured by the store's clock. ``retention_ms`` 0 abandons every branch, None abandons none. The sweep
         deletes a branch :data:`ENDED_MS` after its end, or ``retention_ms`` after it if that is shorter. So a later sweep
         deletes what this one abandons, unless ``retention_ms`` is 0. If an earlier sweep of a branch was interrupted, this one
-        finishes it immediately. It also deletes aborted revisions of live branches that a dead writer did not roll back.
+        finishes it immediately. It also deletes aborted revisions of live branches that a dead writer did not roll back. If
+        ``deletes`` is False, the sweep deletes nothing and only abandons branches.
 
         Returns the swept revisions by each branch's first revision, without branches that it only abandoned. The sweep is
         idempotent and may run concurrently. It reads the branch rows of the journal above an id (:func:`sparse_rows`), and
@@ -203,14 +204,15 @@ class BranchHeads:
             if is_old and len(head.value) == 8:
                 # End the branch before deleting anything, so that another sweep can continue after a crash. Readers that took
                 # a snapshot from the open branch have as long as those of any ended branch.
-                if not self.move(root, head.value, ABANDONED + head.value) or ended_ms:
+                if not self.move(root, head.value, ABANDONED + head.value) or ended_ms or not deletes:
                     continue
-            elif not _is_over(head, is_old=is_old, ended_ms=ended_ms, server_ms=server_ms):
+            elif not deletes or not _is_over(head, is_old=is_old, ended_ms=ended_ms, server_ms=server_ms):
                 staying[root] = own_revisions
                 continue
             self._sweep(own_revisions, damage)
             swept[root] = own_revisions
-        swept.update(self._finish(heads, staying, damage))
+        if deletes:
+            swept.update(self._finish(heads, staying, damage))
         damage.report()
         return swept
 

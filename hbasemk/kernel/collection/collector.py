@@ -49,7 +49,7 @@ class Report:
     revisions: int = 0
     cells: Counter[str] = field(default_factory=Counter)
     blobs_done: bool = True
-    """False if the horizon rose all the time, so that no blob could be deleted."""
+    """False if no blob could be deleted, because other processes deleted cells while the references were read."""
 
 
 class Collector:

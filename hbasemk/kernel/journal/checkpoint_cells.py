@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from hbasemk.errors import CheckpointError, FormatError
@@ -27,6 +28,10 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Cell, CellVersion, DeleteBelow, Get, NewCell, Page, Put, Scan, scan_all
 
 PAGE: Final = 1000
+BLOB_HOLD: Final = "collection of blobs"
+"""The message of the entry that a collector of blobs makes for as long as it reads the references."""
+BLOB_HOLD_MS: Final = 6 * 3_600_000
+"""The time after which such an entry expires; a collector that dies leaves it."""
 UNREAD: Final = b"unread"
 """Stands for the notice after which the lists were read."""
 REMOVE_AFTER_MS: Final = 3_600_000
@@ -194,6 +199,27 @@ class CheckpointCells:
         """Return the earliest time that the store's clock can show now, as :meth:`latest_ms`."""
         self._lease.time()
         return int(self._lease.server.at_least(self._runtime.monotonic()))
+
+    def shows_blob_collector(self) -> bool:
+        """Return whether a collector may be reading the references to blobs now. One round trip for each 1000 checkpoints.
+
+        A collector that died counts until its entry expires, for :data:`BLOB_HOLD_MS` at most.
+        """
+        cells = list(self.all_lists())
+        if not cells:
+            return False
+        earliest, latest = self.earliest_ms(), self.latest_ms()
+        for cell in cells:
+            revision = revision_of(cell.qualifier)
+            if revision is None:
+                continue
+            # The integrity check reports a damaged list.
+            with suppress(FormatError):
+                for entry in CheckpointList.decode(cell.value, revision).entries:
+                    # A user's checkpoint with this message may be kept for longer, and does not count then.
+                    if entry.message == BLOB_HOLD and earliest < entry.until_ms <= latest + BLOB_HOLD_MS:
+                        return True
+        return False
 
     def remove_expired(self) -> None:
         """End the lists without an entry that counts, and remove those that ended an hour ago, by the store's clock.
