@@ -324,8 +324,8 @@ class Repository:
         The data of a branch is deleted an hour after its end, or ``retention`` after it if that is shorter. So this deletes
         the data of the branches that it abandons only if ``retention`` is 0; else a later sweep does.
 
-        Returns the first revision of each branch whose data was deleted. Raises InvalidValueError unless ``retention`` is
-        from 0 to 100 years.
+        Returns the first revision of each branch that was abandoned, or whose data was deleted. Raises InvalidValueError unless
+        ``retention`` is from 0 to 100 years.
         """
         options.seconds("retention", retention, most=options.CENTURY)
         swept = self._instance().sweep_branches(round(retention * 1000))

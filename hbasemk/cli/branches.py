@@ -34,7 +34,7 @@ from hbasemk.options import CENTURY
     type=Seconds(CENTURY),
     metavar="SECONDS",
     help="Instead, abandon branches that received no commit for this long, and delete the data of branches that ended an hour "
-    "ago, or this long ago if that is shorter. Print the branches whose data is deleted.",
+    "ago, or this long ago if that is shorter. Print the branches that are abandoned, or whose data is deleted.",
 )
 @click.option(
     "-m",

@@ -34,10 +34,10 @@ class RecoveryResult(NamedTuple):
     """The result of recovering one revision.
 
     ``result``: ABORTED (it was pending; it is aborted now and its cells are deleted), COMMITTED (it was pending and turned out
-    committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of an abandoned or ended
-    branch; its cells are deleted now), WAITING (its writer's lease continues, so recovery must wait) or DAMAGED (its changes
-    or its writer's lease are unreadable: the integrity check reports which). ``holder`` names the machine id's
-    present lease holder.
+    committed), SWEPT (it was aborted; its cells are deleted now), BRANCH (the first revision of a branch that is
+    abandoned now, or had ended and whose cells are deleted now), WAITING (its writer's lease continues, so recovery must wait)
+    or DAMAGED (its changes or its writer's lease are unreadable: the integrity check reports which). ``holder`` names the
+    machine id's present lease holder.
     """
 
     revision: str

@@ -380,7 +380,7 @@ class Branches(BranchCommits):
         """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.
 
         ``above``: look only at branches above this id. If ``deletes`` is False, only abandon branches. Returns the first
-        revisions of the swept branches.
+        revisions of the branches that it abandoned, or whose cells it deleted.
         """
         swept = self._heads.sweep(retention_ms, above, deletes=deletes)
         for own_revisions in swept.values():

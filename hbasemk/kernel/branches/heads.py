@@ -183,7 +183,7 @@ class BranchHeads:
         finishes it immediately. It also deletes aborted revisions of live branches that a dead writer did not roll back. If
         ``deletes`` is False, the sweep deletes nothing and only abandons branches.
 
-        Returns the swept revisions by each branch's first revision, without branches that it only abandoned. The sweep is
+        Returns the revisions of the branches that it abandoned, or whose cells it deleted, by the first revision. The sweep is
         idempotent and may run concurrently. It reads the branch rows of the journal above an id (:func:`sparse_rows`), and
         again the flags of the rows that stay. A branch that is not swept is above the horizon, so below it only a request that
         arrived late can have left a row. Raises FormatError at the end if the changes of a revision are damaged.
@@ -204,7 +204,10 @@ class BranchHeads:
             if is_old and len(head.value) == 8:
                 # End the branch before deleting anything, so that another sweep can continue after a crash. Readers that took
                 # a snapshot from the open branch have as long as those of any ended branch.
-                if not self.move(root, head.value, ABANDONED + head.value) or ended_ms or not deletes:
+                if not self.move(root, head.value, ABANDONED + head.value):
+                    continue
+                if ended_ms or not deletes:
+                    swept[root] = own_revisions
                     continue
             elif not deletes or not _is_over(head, is_old=is_old, ended_ms=ended_ms, server_ms=server_ms):
                 staying[root] = own_revisions

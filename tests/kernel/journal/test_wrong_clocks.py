@@ -315,7 +315,7 @@ def test_clock_a_day_ahead_abandons_no_branch(store: MemoryStore, world: World, 
     # An instance with a clock behind sweeps in time.
     jump(bad, -25 * 3600 * 1000)
     world.advance(24 * 3600 + 10)
-    assert bad.branches.sweep(24 * 3600 * 1000) == []
+    assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1
     assert bad.open_branches() == []
     world.advance(3600 + 10)
     assert len(bad.branches.sweep(24 * 3600 * 1000)) == 1
