@@ -316,6 +316,8 @@ class LiveInstance(Instance):
                 self._background.stop(min(seconds, STOPPING))
             try:
                 if seconds > 0:
+                    # In this thread, which may itself be inside an attempt.
+                    self.end_attempts(min(seconds / 2, STOPPING))
                     run_with_timeout(seconds, partial(self._close_in_time, seconds))
                 else:
                     self.lease.forget()

@@ -154,7 +154,9 @@ def test_the_attempt_of_another_thread_ends_before_the_lease(transactions: bool)
     store = FaultyStore(MemoryStore(transactions=transactions))
     repo = Repository(store, poll_interval=0, owns_store=False)
     repo.run(lambda tx: tx.add("/a", {"n": 0}))
-    inside, closing, errors = threading.Event(), threading.Event(), list[Exception]()
+    instance = instance_of(repo)
+    inside, let_go = threading.Event(), threading.Event()
+    order: list[str] = []
 
     def pause(call: Call) -> None:
         if threading.current_thread() is thread and (call.method, call.table) in (
@@ -162,39 +164,71 @@ def test_the_attempt_of_another_thread_ends_before_the_lease(transactions: bool)
             ("write_if", "nodes"),
         ):
             inside.set()
-            assert closing.wait(60)
+            assert let_go.wait(60)
 
     def work() -> None:
-        try:
-            while True:
-                repo.run(lambda tx: tx.increment("/a", "n"))
-        except ClosedError as error:
-            errors.append(error)
+        repo.run(lambda tx: tx.increment("/a", "n"))
+        order.append("committed")
 
+    release = instance.lease.release
+
+    def record_release(*arguments: Any) -> None:
+        order.append("released")
+        release(*arguments)
+
+    sleep = instance.runtime.sleep
+
+    def let_it_go_on(seconds: float) -> None:
+        # The end waits now.
+        let_go.set()
+        sleep(seconds)
+
+    instance.lease.release = record_release  # type: ignore[method-assign]
+    instance.runtime.sleep = let_it_go_on  # type: ignore[method-assign]
     thread = threading.Thread(target=work)
-    attempts = instance_of(repo)._committer.attempts
-    end = attempts.end
-
-    def end_while_the_attempt_runs(seconds: float) -> None:
-        assert attempts._running
-        attempts._has_ended = True
-        closing.set()
-        thread.join(60)
-        end(seconds)
-
-    attempts.end = end_while_the_attempt_runs  # type: ignore[method-assign]
     store.before = pause
     thread.start()
     assert inside.wait(60)
-    lease = instance_of(repo).lease
+    # Without a limit that a slow machine could reach.
+    instance.end_attempts(60)
     repo.close()
-    store.before = None
-    assert len(errors) == 1
-    assert not lease.held
+    thread.join(60)
+    assert order == ["committed", "released"]
     with Repository(store, poll_interval=0) as other:
-        # The attempt has ended with a commit, and no other one began.
         assert other.head["/a"]["n"] == 1
         assert not instance_of(other).journal.pending
+
+
+def test_no_attempt_begins_when_the_instance_ends() -> None:
+    store = MemoryStore()
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        head = repo.head
+        instance_of(repo).end_attempts(0)
+        with pytest.raises(ClosedError, match="nothing was committed"):
+            repo.run(lambda tx: tx.add("/b"))
+        assert repo.refresh() == head
+
+
+def test_an_attempt_does_not_wait_for_itself() -> None:
+    """A signal handler may close the repository in the middle of a commit."""
+    store = FaultyStore(MemoryStore())
+    repo = Repository(store, poll_interval=0, owns_store=False)
+    repo.run(lambda tx: tx.add("/a"))
+    instance = instance_of(repo)
+    waits: list[float] = []
+    instance.runtime.sleep = waits.append  # type: ignore[method-assign]
+
+    def end(call: Call) -> None:
+        if (call.method, call.table) == ("write", "nodes"):
+            store.before = None
+            instance.end_attempts(60)
+
+    store.before = end
+    repo.run(lambda tx: tx.set("/a", "p", 1))
+    assert store.before is None
+    assert waits == []
+    repo.close()
 
 
 def test_closing_does_not_wait_for_ever_for_an_attempt_that_hangs() -> None:

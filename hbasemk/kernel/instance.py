@@ -49,8 +49,6 @@ from hbasemk.store.abc import FileIdentity, Store
 
 Opened = TypeVar("Opened", bound="Instance")
 
-ENDING: Final = 1.0
-"""The longest time in seconds for which the end of an instance waits for attempts to commit."""
 BYTES_PER_HASH: Final = 1000
 """For each so many bytes of the cache, an instance keeps the hash and the last change of one subtree, each in some 250 bytes
 besides."""
@@ -408,12 +406,14 @@ class Instance:
         """Run periodic maintenance; see :meth:`PeriodicWork.run`."""
         self.periodic_work.run()
 
+    def end_attempts(self, seconds: float) -> None:
+        """Let no further attempt to commit begin, and wait for those of other threads; see :meth:`Attempts.end`."""
+        self._committer.attempts.end(seconds)
+
     def close(self) -> None:
         """Resolve this instance's revisions and release its machine id, as far as the store can be reached.
 
-        Waits for the attempts of other threads to commit, for at most :data:`ENDING` seconds, and lets none begin. A store that
-        is out of reach or already closed is not an error: the lease expires, and other instances then recover this instance's
-        revisions.
+        A store that is out of reach or already closed is not an error: the lease expires, and other instances then
+        recover this instance's revisions.
         """
-        self._committer.attempts.end(ENDING)
         self.periodic_work.end()

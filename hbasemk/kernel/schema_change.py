@@ -22,6 +22,7 @@ from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.ids.leases import all_leases, lease_of, leases_of
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import notices
 from hbasemk.store.abc import NewCell, Put
 
 LOOK_EVERY: Final = 0.1
@@ -41,6 +42,9 @@ def change(instance: Instance, new: int, expected: int) -> None:
     Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
     """
     _replace(instance, new, expected)
+    if instance.store.supports_transactions:
+        # A process with an earlier version of the library reads the number only if something was written since its poll.
+        notices.write(instance.store, instance.runtime)
     waiting = all_leases(instance.store)
     lease = instance.lease
     if lease.held and (instance.store.supports_transactions or schema_version.accepts(lease.accepted, new)):
@@ -86,7 +90,8 @@ def _wait_for(instance: Instance, leases: Mapping[int, LeaseRecord]) -> dict[int
     while True:
         for machine, (before, renewals) in list(waiting.items()):
             record = lease_of(instance.store, machine)
-            renewals += record != before
+            # A release shortens the lease, and reads nothing before.
+            renewals += record is not None and record.end > before.end
             # A new holder has claimed the machine id, and read the new number after that.
             is_other = record is None or record.nonce != before.nonce
             if record is None or is_other or renewals >= RENEWALS:

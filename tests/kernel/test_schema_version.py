@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -530,6 +531,45 @@ def test_real_processes_stop_before_the_change_returns(tmp_path: Path, checked: 
             thread.join()
             assert len(committed) == total == new.refresh()["/a"]["n"]
             new.run(lambda tx: tx.set("/a", "migrated", True))
+
+
+def test_the_release_of_a_lease_is_no_renewal(world: World, store: MemoryStore) -> None:
+    """A renewal whose writer read the number before it was set counts once, and the release after it must not count."""
+    old = accepting(store, world, 0, 1)
+    commit(old, AddNode("/a", {"v": 1}))
+    pending = make_id(old, old.head().upper)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    lease = old.lease
+    record = lease._record
+    assert record is not None
+    acts = [
+        lambda: lease._write(lease.machine, record, replace(record, end=record.end + 700)),
+        lambda: lease.release(0),
+    ]
+
+    class Waiting(TestRuntime):
+        def sleep(self, seconds: float) -> None:
+            if acts:
+                acts.pop(0)()
+            super().sleep(seconds)
+
+    new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
+    schema_change.change(new, 1, 0)
+    # The thread of a commit goes on after its process has released the lease.
+    assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
+
+
+def test_processes_of_earlier_versions_learn_of_the_change(world: World) -> None:
+    """Their transactions read the number only if the journal was written since their last poll."""
+    store = MemoryStore(world.clock, transactions=True)
+    old, new = accepting(store, world, 0, 1), open_instance(store, world, mac=2)
+    commit(old, AddNode("/a", {}))
+    old.poll()
+    number = old.journal.unchanged_since(old.head())
+    assert number is not None
+    schema_change.change(new, 1, 0)
+    assert store.arrivals("journal", number[1] if isinstance(number, tuple) else number, 10, ()).rows
 
 
 # --- bad input -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Final
 
 from hbasemk.errors import BranchError, ClosedError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, revisions, schema
-from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchClaim, BranchHead
+from hbasemk.format.branch_head import ABANDONED, MERGED, REBASED, BranchClaim, BranchHead, RebaseOf
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.damage import Damage
@@ -212,6 +212,7 @@ class BranchHeads:
             elif not deletes or not _is_over(head, is_old=is_old, ended_ms=ended_ms, server_ms=server_ms):
                 staying[root] = own_revisions
                 continue
+            self._record_end_of_rebase(root, head)
             self._sweep(own_revisions, damage)
             swept[root] = own_revisions
         if deletes:
@@ -257,11 +258,32 @@ class BranchHeads:
                 head.newest not in own_revisions if head.newest is not None else aborted_revisions
             ):
                 # Only a sweep aborts or sweeps the newest revision of a branch.
+                self._record_end_of_rebase(root, heads[root])
                 self._sweep(own_revisions, damage)
                 finished[root] = own_revisions
             else:
                 self._sweep(aborted_revisions, damage)
         return finished
+
+    def _record_end_of_rebase(self, root: int, cell: Cell) -> None:
+        """Record in the branch to which a branch was rebased that the rebase is over: the head that shows it will be deleted.
+
+        No round trip for a branch that was not rebased, else two; one more if the rebase has not recorded its end.
+        """
+        head = BranchHead.decode(cell.value)
+        if head is None or head.how != REBASED or head.into is None:
+            return
+        new = next(journal_rows(self._store, [head.into], (schema.BRANCH,))).branch_root
+        link = None if new is None else self.row(new, schema.REBASE_OF).rebase_of
+        if new is not None and link is not None and link.root == root and not link.is_over:
+            self.record_end_of_rebase(new, link)
+
+    def record_end_of_rebase(self, root: int, link: RebaseOf) -> None:
+        """Record in the first row of the new branch ``root`` that its rebase is over. One round trip."""
+        cell = NewCell(*schema.REBASE_OF, link._replace(is_over=True).encode())
+        # A put without a comparison would create a row that a collector has deleted.
+        put = Put(schema.revision_key(root), [cell])
+        self._store.check_and_write(schema.JOURNAL, schema.REBASE_OF, link.encode(), put)
 
     def _sweep(self, own_revisions: Sequence[int], damage: Damage) -> None:
         for revision in sorted(own_revisions, reverse=True):

@@ -43,7 +43,7 @@ def open_branches(store: RetryingStore, runtime: Runtime, settings: Settings, ab
 
     One round trip for each 1000 branches that began above the id, ended ones included, until a collector deletes their rows; more
     for a long journal (:func:`sparse_rows`). If a branch is open, two more for each batch, and up to two for unfinished
-    rebases. Raises FormatError for a damaged head, base or message.
+    rebases. Raises FormatError for a damaged head, base, message or link to an old branch.
     """
     scan = Scan(schema.revision_key(above + 1), None, BATCH, columns=(schema.BRANCH_HEAD, schema.REBASE_OF))
     newest: dict[int, int] = {}

@@ -15,7 +15,6 @@ from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import NewCell, Put
 
 
 class UnfinishedRebases:
@@ -27,8 +26,7 @@ class UnfinishedRebases:
 
     def confirm(self, root: int, link: RebaseOf) -> None:
         """Record in the first row of a new branch that its rebase is over. One round trip."""
-        cell = NewCell(*schema.REBASE_OF, link._replace(is_over=True).encode())
-        self._store.write(schema.JOURNAL, [Put(schema.revision_key(root), [cell])])
+        self._heads.record_end_of_rebase(root, link)
 
     def is_over(self, root: int, newest: int, link: RebaseOf) -> bool:
         """Return whether a rebase has ended the old branch ``link``; ``newest`` is the newest revision of the new one.

@@ -12,7 +12,7 @@ from hbasemk.kernel.collection.run import Run
 from hbasemk.store.abc import NewCell, Put, Scan
 
 BATCH: Final = 1000
-_COLUMNS: Final = (schema.COMMITTED, schema.ABORT, schema.SWEPT, schema.BRANCH_CLAIM)
+_COLUMNS: Final = (schema.COMMITTED, schema.ABORT, schema.SWEPT, schema.BRANCH_CLAIM, schema.REBASE_OF)
 
 
 def collect(run: Run, batches: int | None = None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Final, NamedTuple
 
 from hbasemk.errors import (
@@ -40,6 +41,9 @@ END_EVERY: Final = 0.005
 TRIES_OF_SLOTS: Final = 16
 """How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
+_is_inside: ContextVar[bool] = ContextVar("hbasemk_is_inside", default=False)
+"""Whether the caller is inside an attempt."""
+
 
 class LostAttempt(NamedTuple):
     """An attempt that lost: the revision that was aborted (0: the commit changes nothing), and the conflict."""
@@ -65,11 +69,13 @@ class Attempts(Committing):
     def end(self, seconds: float) -> None:
         """Begin no more attempts, and wait for those of other threads, for at most ``seconds``.
 
-        A revision that was left pending when the lease is released would keep other processes waiting.
+        It does not wait for an attempt of the caller, such as one that a signal handler has interrupted. A revision that was
+        left pending when the lease is released would keep other processes waiting.
         """
         self._has_ended = True
         until = self._runtime.monotonic() + seconds
-        while self._running and self._runtime.monotonic() < until and not self._runtime.closed:
+        own = _is_inside.get()
+        while len(self._running) > own and self._runtime.monotonic() < until and not self._runtime.closed:
             self._runtime.sleep(END_EVERY)
 
     @collected_rarely
@@ -80,11 +86,13 @@ class Attempts(Committing):
         """
         # Before the look at the flag, so that the end waits for every attempt that goes on. An append is atomic.
         self._running.append(None)
+        token = _is_inside.set(True)
         try:
             if self._has_ended:
                 raise ClosedError("the repository has been closed; nothing was committed")
             return self._run(draft)
         finally:
+            _is_inside.reset(token)
             self._running.pop()
 
     def _run(self, draft: Draft) -> int | LostAttempt:

@@ -183,9 +183,9 @@ class Reader:
         """Return at most ``limit`` names of a node's children after ``after``, in the order of their UTF-8 bytes.
 
         No round trip if the cache knows all names, else one for up to 10,000; if it knows the node, the call reads only the
-        names. Removed children that no collector has deleted yet count, too: the page after one that they have filled is 8
-        times as long. A missing node has no children. After pages of many names of a node, the same call also reads all its
-        names, if they are at most 10,000.
+        names. Removed children that no collector has deleted yet count, too: the page after one that was mostly removed
+        children is 8 times as long. A missing node has no children. After pages of many names of a node, the same call also
+        reads all its names, if they are at most 10,000.
         """
         known = self._cache.children(path, view)
         if known is not None:
@@ -205,7 +205,7 @@ class Reader:
         wanted = CHILDREN_PAGE if limit is None else min(limit, CHILDREN_PAGE)
         while limit is None or len(names) < limit:
             size = wanted + 1  # shows whether there are more
-            wanted = min(wanted * PAGE_GROWTH, CHILDREN_PAGE)
+            known_before = len(names)
             page = Get(key, page=Page(schema.CHILDREN, start, size), before=before)
             rows = self._cells.read([page, *life, *more])
             cells, *others = self._cells.visible(view, rows)
@@ -222,6 +222,10 @@ class Reader:
                     self._cache.put_all(view, ((path, UNKNOWN, tuple(names)),))
                 break
             start = rows[0].cells[-1].qualifier
+            if limit is not None:
+                # A page that was mostly removed children is probably followed by more of them.
+                is_mostly_removed = (len(names) - known_before) * 2 <= wanted
+                wanted = min((wanted if is_mostly_removed else limit - len(names)) * PAGE_GROWTH, CHILDREN_PAGE)
         return names[:limit]
 
     def existing(self, view: View, path: str, names: Sequence[bytes]) -> tuple[list[bytes], bytes | None]:

@@ -12,12 +12,15 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import RebaseOf
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.rebase import rebase
+from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.operations import AddNode, Adjust, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.periodic_work import BRANCH_RETENTION_MS
+from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from tests.support.branches import commit_on_branch
-from tests.support.collecting import commit
+from tests.support.collecting import HOUR, RETENTION_MS, commit
 from tests.support.runtime import World, open_instance
 
 
@@ -188,3 +191,38 @@ def test_a_rebase_without_changes_is_over_as_well(place: Place) -> None:
     later = commit_on_branch(place.two, new, [Adjust("/a", "n", 5)])
     place.merge(later)
     assert place.number() == 5
+
+
+@pytest.mark.parametrize("continued", [False, True])
+def test_the_end_of_a_rebase_is_recorded_before_the_old_branch_is_deleted(place: Place, continued: bool) -> None:
+    """Else nobody could tell any more that the rebase is over, and the new branch could not be merged."""
+    world = place.world
+    for seconds in (HOUR, 60):
+        # The view of the new branch begins after the old branch, so it does not keep the rows of that one.
+        world.advance(seconds)
+        place.one.maintain()
+        place.two.maintain()
+        commit(place.one, SetProperty("/", "other", seconds))
+    place.one.recovery.advance(to_end=True)
+    place.one.poll()
+    place.killed(place.one.branches._rebases, "confirm")
+    (new,) = place.listed()
+    if continued:
+        new = commit_on_branch(place.two, new, [Adjust("/a", "n", 10)])
+    for number in range(5):
+        world.advance(HOUR)
+        three = open_instance(place.store, world, mac=10 + number)
+        commit(three, SetProperty("/", "other", number))
+        three.branches.sweep(BRANCH_RETENTION_MS)
+        Collector(three).run(RETENTION_MS)
+    assert not next(journal_rows(place.two.store, [place.root], (schema.BRANCH_HEAD,))).cells
+    assert place.listed() == [new]
+    place.merge(new)
+    assert place.number() == (11 if continued else 1)
+
+
+def test_a_late_record_of_the_end_of_a_rebase_creates_no_row(place: Place) -> None:
+    place.killed(place.one.branches._rebases, "confirm")
+    key = schema.revision_key(1 << 30 | revisions.BRANCH_BIT)
+    place.two.branches._heads.record_end_of_rebase(int.from_bytes(key, "big"), RebaseOf(place.root, place.old))
+    assert place.store.read(schema.JOURNAL, [Get(key)])[0].cells == []

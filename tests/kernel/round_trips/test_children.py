@@ -152,3 +152,17 @@ def test_a_short_list_passes_many_removed_children_in_few_calls(counted: Counted
     # The node, and pages of 3, 17, 129, 1,025 and 8,193 columns.
     assert counted.store.take() == {READ: 6}
     third.close()
+
+
+def test_a_few_removed_children_cost_few_columns(counted: Counted) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: tx.add("/a/20"))
+    repo.run(lambda tx: [tx.add(f"/a/20/{number:04}") for number in range(2_000)] and None)
+    repo.run(lambda tx: [tx.remove(f"/a/20/{number:04}") for number in (7, 300)] and None)
+    other = fresh(counted)
+    counted.store.traffic()
+    assert len(other.head.children("/a/20", limit=1_000)) == 1_000
+    # A page of 1,001 columns, the life of the node, and 8 columns and one more for each name that is missing.
+    assert counted.store.take() == {READ: 2}
+    assert counted.store.traffic().cells_read < 1_030
+    other.close()
