@@ -353,7 +353,7 @@ LOOKS: dict[str, Callable[[Instance], object]] = {
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 @pytest.mark.parametrize("how", ["merged", "rebased", "abandoned"])
 def test_a_sweep_that_was_begun_is_finished(world: World, how: str, look: Callable[[Instance], object]) -> None:
-    for dies_at in range(1, 20):
+    for dies_at in range(1, 40):
         store = MemoryStore(world.clock)
         steps = Steps(store)
         mine, other = open_instance(steps, world, mac=1), open_instance(store, world, mac=2)
