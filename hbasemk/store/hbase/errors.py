@@ -61,12 +61,9 @@ def _is_refused(text: str) -> bool:
     """Return whether HBase refused each attempt that its message names, so that none was applied.
 
     HBase's client repeats a call by itself, and its message then lists the exceptions of all attempts. An attempt without a
-    reply may have been applied. Stack traces do not count. A batch names some exceptions without their package. Without such a
-    list, a disabled table may have been found before a repetition only.
+    reply may have been applied. Stack traces do not count. A batch names some exceptions without their package.
     """
     names = _ANY_CLASS.findall(_STACK.sub("", text))
-    if "TableNotEnabledException" in names and _WRAPPERS.isdisjoint(names):
-        return False
     return all(name in _UNUSABLE or name in _WRAPPERS for name in names)
 
 

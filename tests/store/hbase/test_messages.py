@@ -271,7 +271,7 @@ def attempts(*failures: str) -> str:
         ("p_t", "the table does not exist"),
         ("Failed 2 actions: p_t: 2 times, servers with issues: null", "the table does not exist"),
         (f"{JAVA}TableNotFoundException: p_t\n\tat {JAVA}master.HMaster.check(HMaster.java:1)", "create the tables"),
-        (attempts("TableNotEnabledException: p_t", "TableNotEnabledException: p_t"), "enable the table"),
+        (f"{JAVA}TableNotEnabledException: p_t", "enable the table"),
         (f"Failed 1 action: {JAVA}regionserver.NoSuchColumnFamilyException: Column family x", "another prefix"),
         (f"{JAVA}security.AccessDeniedException: Insufficient permissions", "right"),
         (f"{JAVA}exceptions.FailedSanityCheckException: Timestamp for KV out of range", "slop.millisecs"),
@@ -294,7 +294,6 @@ def test_a_permanent_failure_is_reported_as_unusable(text: str, advice: str, eff
     [
         # HBase's client says this only of a table that it finds disabled before it repeats a call.
         ("p_t is disabled.", "enable the table"),
-        (f"{JAVA}TableNotEnabledException: p_t", "enable the table"),
         (attempts("ipc.CallTimeoutException: Call[id=1]", "TableNotEnabledException: p_t is disabled."), "enable the"),
         (attempts("NotServingRegionException: p_t", f"security.AccessDeniedException: no{STACK}"), "grant"),
         (attempts(f"ipc.CallTimeoutException: x{STACK}", "TableNotFoundException: p_t"), "create the tables"),
