@@ -57,6 +57,7 @@ class Outcome(NamedTuple):
     after: Any
     has_conflict: bool
     has_marker: bool
+    has_fold: bool
     on_branch: list[Done]
     on_trunk: list[Done]
 
@@ -118,7 +119,9 @@ def outcome_of(before: Sequence[str], on_branch: Sequence[str], on_trunk: Sequen
                 else:
                     merged = value(repo.refresh())
             assert problems(repo) == []
-    return Outcome(base, mine, theirs, merged, after, has_conflict, bool(markers), mine_done, theirs_done)
+    return Outcome(
+        base, mine, theirs, merged, after, has_conflict, bool(markers), FOLD in on_trunk, mine_done, theirs_done
+    )
 
 
 def judge(found: Outcome) -> None:
@@ -132,6 +135,9 @@ def judge(found: Outcome) -> None:
     expected = [theirs]
     if sets:
         expected = [mine if trunk_has_set or not isinstance(mine, int) else mine + on_trunk]
+        if found.has_fold and mine == theirs:
+            # A fold looks like a set of the value that it leaves, so both sides seem to have set the same.
+            expected.append(theirs)
         if base is None and found.on_branch[sets[-1]].name == "unset":
             # What an adjust creates after an unset counts as a first adjust, or as a set.
             expected.append((theirs if is_number else 0) + amount)
