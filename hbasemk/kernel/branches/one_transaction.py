@@ -42,11 +42,7 @@ class BranchTransactions:
         """
         decision = Decision(schema.JOURNAL, schema.COMMITTED, None, first)
         also = [fence.get_horizon(self._store)]
-        number = self._number_check()
-        if self._carry_out((), lambda rows: fence.allows(self._store, floor, rows[0]), decision, also, number):
-            return True
-        number.require(self._store.location)
-        return False
+        return self._carry_out((), decision, lambda rows: fence.allows(self._store, floor, rows[0]), also)
 
     def commit(
         self,
@@ -65,11 +61,7 @@ class BranchTransactions:
         """
         head = NewCell(*schema.BRANCH_HEAD, BranchHead(b"", new).encode())
         decision = _if_newest(root, revision, [head], rows)
-        number = self._number_check()
-        if self._carry_out(cells, lambda _: True, decision, (), number, in_doubt):
-            return True
-        number.require(self._store.location)
-        return False
+        return self._carry_out(cells, decision, in_doubt=in_doubt)
 
     def rebase(
         self, root: int, end: BranchHead, claim: BranchClaim, floor: int, rows: Sequence[Put], cells: Sequence[Put]
@@ -86,34 +78,33 @@ class BranchTransactions:
 
         also = (heads.get_first_row(root), fence.get_horizon(self._store))
         decision = _if_newest(root, claim.revision, heads.cells_of_end(end, claim), rows)
-        number = self._number_check()
-        if self._carry_out(cells, is_possible, decision, also, number):
-            return True
         # After a lost reply, the repeated request finds what the first one wrote.
-        if self._heads.read(root) == end:
-            return True
-        number.require(self._store.location)
-        return False
-
-    def _number_check(self) -> schema_version.NumberCheck:
-        return schema_version.NumberCheck(self._clock.accepted)
+        return self._carry_out(cells, decision, is_possible, also, was_applied=lambda: self._heads.read(root) == end)
 
     def _carry_out(
         self,
         cells: Sequence[Put],
-        accept: Callable[[Sequence[Row]], bool],
         decision: Decision,
-        also: Sequence[tuple[str, Get]],
-        number: schema_version.NumberCheck,
+        accept: Callable[[Sequence[Row]], bool] = lambda _: True,
+        also: Sequence[tuple[str, Get]] = (),
+        *,
         in_doubt: Callable[[], None] | None = None,
+        was_applied: Callable[[], bool] = lambda: False,
     ) -> bool:
-        """Carry out one transaction, if ``accept`` returns True for the rows of ``also``, and ``number`` for its own."""
+        """Carry out one transaction, if ``accept`` returns True for the rows of ``also``; return whether that is done.
+
+        If nothing is written, ``was_applied`` says whether an earlier request was; if not, an unaccepted schema number raises.
+        """
+        number = schema_version.NumberCheck(self._clock.accepted)
 
         def judge(rows: Sequence[Row]) -> bool:
             return number(rows[len(also) :]) and accept(rows)
 
         reads = (*also, *number.rows)
-        return bool(self._store.write_if(schema.NODES, cells, (), judge, decision, reads, in_doubt))
+        if self._store.write_if(schema.NODES, cells, (), judge, decision, reads, in_doubt) or was_applied():
+            return True
+        number.require(self._store.location)
+        return False
 
     def may_end(self, revision: int, row: Row) -> bool:
         """Return whether the first row of a branch has a revision as its newest one, and no claim."""

@@ -8,9 +8,9 @@ from typing import Final, NoReturn
 from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.watermark import Watermark
-from hbasemk.kernel import schema_version
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.schema_version import NumberCheck
 from hbasemk.store.abc import LAST_ROW, Column, Get, Row
 
 
@@ -39,9 +39,9 @@ class OrderCheck:
         self._revision = revision
         self._clock = clock
         self._known = known
-        self._number: int | None = None
+        self._number = None if clock.accepted is None else NumberCheck(clock.accepted)
         self.highest = 0
-        self.rows: Final = _ROWS if clock.accepted is None else _ROWS_WITH_NUMBER
+        self.rows: Final = _ROWS if self._number is None else _ROWS_WITH_NUMBER
         """The additional rows that the transaction must read."""
 
     def __call__(self, rows: Sequence[Row]) -> bool:
@@ -51,10 +51,8 @@ class OrderCheck:
         for cell in settings.cells:
             if cell.qualifier == schema.WATERMARK[1]:
                 watermark = Watermark.revision_of(cell.value)
-        if self._clock.accepted is not None:
-            self._number = schema_version.of_row(settings)
-            if not schema_version.accepts(self._clock.accepted, self._number):
-                return False
+        if self._number is not None and not self._number((settings,)):
+            return False
         # The integrity check reports a key that is not a revision id.
         highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._known
         self.highest = max(highest, watermark)
@@ -63,7 +61,7 @@ class OrderCheck:
     def refuse(self, location: str) -> NoReturn:
         """Raise the error for a revision that may not be created; after TooSlow, the next id is high enough."""
         if self._number is not None:
-            schema_version.require(self._number, self._clock.accepted, location)
+            self._number.require(location)
         self._clock.observe(self.highest)
         raise TooSlow
 
