@@ -7,8 +7,8 @@ A cell cannot be empty, so a message that is empty or consists only of NULs is s
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, limits, paths, revisions, schema
@@ -16,6 +16,8 @@ from hbasemk.format.branch_head import BranchClaim, BranchHead, RebaseOf
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.store.abc import Cell, Column, NewCell, Row
+
+T = TypeVar("T")
 
 _NUL: Final = b"\x00"
 _IS_COMMITTED, _NOT_COMMITTED = (NewCell(*schema.COMMITTED, value) for value in (schema.YES, schema.NO))
@@ -222,28 +224,26 @@ class JournalRow:
     @property
     def branch_head(self) -> BranchHead | None:
         """The head of the branch; only the first row of a branch has it."""
-        data = self.value(schema.BRANCH_HEAD)
-        head = None if data is None else BranchHead.decode(data)
-        if data is not None and head is None:
-            raise self.damaged("the head of a branch must be revision ids after at most one letter", schema.BRANCH_HEAD)
-        return head
+        expected = "the head of a branch must be revision ids after at most one letter"
+        return self._decoded(schema.BRANCH_HEAD, BranchHead.decode, expected)
 
     @property
     def branch_claim(self) -> BranchClaim | None:
         """The claim on the adjusts of the branch; only the first row of a branch has it."""
-        data = self.value(schema.BRANCH_CLAIM)
-        claim = None if data is None else BranchClaim.decode(data)
-        if data is not None and claim is None:
-            raise self.damaged("the claim on a branch must be two revision ids", schema.BRANCH_CLAIM)
-        return claim
+        return self._decoded(schema.BRANCH_CLAIM, BranchClaim.decode, "the claim on a branch must be two revision ids")
 
     @property
     def rebase_of(self) -> RebaseOf | None:
         """The branch that this one continues after a rebase in steps; only the first row of a branch has it."""
-        data = self.value(schema.REBASE_OF)
-        found = None if data is None else RebaseOf.decode(data)
+        expected = "the branch that a branch continues must be two revision ids"
+        return self._decoded(schema.REBASE_OF, RebaseOf.decode, expected)
+
+    def _decoded(self, column: Column, decode: Callable[[bytes], T | None], expected: str) -> T | None:
+        """Decode a column, if it was read; raise FormatError, which says what was ``expected``, if ``decode`` returns None."""
+        data = self.value(column)
+        found = None if data is None else decode(data)
         if data is not None and found is None:
-            raise self.damaged("the branch that a branch continues must be two revision ids", schema.REBASE_OF)
+            raise self.damaged(expected, column)
         return found
 
 

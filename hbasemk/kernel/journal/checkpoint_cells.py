@@ -9,13 +9,12 @@ the deletes spare.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import CheckpointError, FormatError
 from hbasemk.format import journal_row, revisions, schema
-from hbasemk.format.checkpoint import LIST, CheckpointList, list_column, revision_of, view_column
+from hbasemk.format.checkpoint import LIST, CheckpointList, Entry, list_column, revision_of, view_column
 from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import BranchView
 from hbasemk.kernel import settings
@@ -209,17 +208,11 @@ class CheckpointCells:
         if not cells:
             return False
         earliest, latest = self.earliest_ms(), self.latest_ms()
-        for cell in cells:
-            revision = revision_of(cell.qualifier)
-            if revision is None:
-                continue
-            # The integrity check reports a damaged list.
-            with suppress(FormatError):
-                for entry in CheckpointList.decode(cell.value, revision).entries:
-                    # A user's checkpoint with this message may be kept for longer, and does not count then.
-                    if entry.message == BLOB_HOLD and earliest < entry.until_ms <= latest + BLOB_HOLD_MS:
-                        return True
-        return False
+        entries = (entry for cell in cells for entry in _entries_of(cell) or ())
+        # A user's checkpoint with this message may be kept for longer, and does not count then.
+        return any(
+            entry.message == BLOB_HOLD and earliest < entry.until_ms <= latest + BLOB_HOLD_MS for entry in entries
+        )
 
     def remove_expired(self) -> None:
         """End the lists without an entry that counts, and remove those that ended an hour ago, by the store's clock.
@@ -256,17 +249,21 @@ class CheckpointCells:
     @staticmethod
     def _is_over(cell: Cell, now: float) -> bool:
         """Return whether there is something to remove: an expired entry, or a list that ended long ago."""
-        revision = revision_of(cell.qualifier)
-        if revision is None:
-            return False
-        try:
-            entries = CheckpointList.decode(cell.value, revision).entries
-        except FormatError:
-            # The integrity check reports it. It must not keep the others from being removed.
+        entries = _entries_of(cell)
+        if entries is None:
             return False
         if not entries:
             return cell.timestamp + REMOVE_AFTER_MS < now
         return any(entry.until_ms + REMOVE_AFTER_MS < now for entry in entries)
+
+
+def _entries_of(cell: Cell) -> Sequence[Entry] | None:
+    """Return the entries of a list; None if it is damaged, which the integrity check reports: the others must still count."""
+    revision = revision_of(cell.qualifier)
+    try:
+        return None if revision is None else CheckpointList.decode(cell.value, revision).entries
+    except FormatError:
+        return None
 
 
 def _hidden(revision: int) -> CheckpointError:
