@@ -352,7 +352,7 @@ class Branches(BranchCommits):
             self.give_up(root)
             raise self._moved_on(revision)
         with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
-            self._rebases.confirm(root, link)
+            self._heads.record_end_of_rebase(root, link)
 
     def require_begun(self, row: JournalRow) -> None:
         """Raise BranchError if a branch is the new one of a rebase that has not ended the old one, by its first row.

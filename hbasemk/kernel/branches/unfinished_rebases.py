@@ -24,10 +24,6 @@ class UnfinishedRebases:
         self._store = store
         self._heads = branch_heads
 
-    def confirm(self, root: int, link: RebaseOf) -> None:
-        """Record in the first row of a new branch that its rebase is over. One round trip."""
-        self._heads.record_end_of_rebase(root, link)
-
     def is_over(self, root: int, newest: int, link: RebaseOf) -> bool:
         """Return whether a rebase has ended the old branch ``link``; ``newest`` is the newest revision of the new one.
 
@@ -39,7 +35,7 @@ class UnfinishedRebases:
             self._heads.close_rebased(link.root, link.revision, newest)
         if not self.has_ended_old(root, link):
             return False
-        self.confirm(root, link)
+        self._heads.record_end_of_rebase(root, link)
         return True
 
     def has_ended_old(self, root: int, link: RebaseOf) -> bool:

@@ -138,7 +138,7 @@ def test_a_commit_to_the_old_branch_after_the_claim_keeps_the_new_one_unused(pla
 
 
 def test_a_rebase_that_dies_after_the_end_of_the_old_branch_is_over(place: Place) -> None:
-    place.killed(place.one.branches._rebases, "confirm")
+    place.killed(place.one.branches._heads, "record_end_of_rebase")
     (new,) = place.listed()
     later = commit_on_branch(place.two, new, [Adjust("/a", "n", 10)])
     place.merge(later)
@@ -154,7 +154,7 @@ def test_a_rebase_succeeds_although_its_end_cannot_be_recorded(place: Place, mon
     def fail(*_: object) -> None:
         raise StoreNotAppliedError("the store is away")
 
-    monkeypatch.setattr(place.one.branches._rebases, "confirm", fail)
+    monkeypatch.setattr(place.one.branches._heads, "record_end_of_rebase", fail)
     new = place.rebase()
     root = place.two.branches.find(new).root
     assert link_of(place, root) == RebaseOf(place.root, place.old)
@@ -205,7 +205,7 @@ def test_the_end_of_a_rebase_is_recorded_before_the_old_branch_is_deleted(place:
         commit(place.one, SetProperty("/", "other", seconds))
     place.one.recovery.advance(to_end=True)
     place.one.poll()
-    place.killed(place.one.branches._rebases, "confirm")
+    place.killed(place.one.branches._heads, "record_end_of_rebase")
     (new,) = place.listed()
     if continued:
         new = commit_on_branch(place.two, new, [Adjust("/a", "n", 10)])
@@ -222,7 +222,7 @@ def test_the_end_of_a_rebase_is_recorded_before_the_old_branch_is_deleted(place:
 
 
 def test_a_late_record_of_the_end_of_a_rebase_creates_no_row(place: Place) -> None:
-    place.killed(place.one.branches._rebases, "confirm")
+    place.killed(place.one.branches._heads, "record_end_of_rebase")
     key = schema.revision_key(1 << 30 | revisions.BRANCH_BIT)
     place.two.branches._heads.record_end_of_rebase(int.from_bytes(key, "big"), RebaseOf(place.root, place.old))
     assert place.store.read(schema.JOURNAL, [Get(key)])[0].cells == []
