@@ -6,6 +6,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.format import revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.store.abc import Column
 from tests.support.corruptions.case import Where, case, text
 from tests.support.tables import Tables
 
@@ -208,12 +209,17 @@ def a_committed_revision_that_is_hidden(tables: Tables, path: str) -> Where:
     return "", text(revision)
 
 
-@case(kinds.BRANCH)
-def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
+def branch_with(tables: Tables, path: str, column: Column, data: bytes) -> Where:
+    """Make a branch, and replace a column of its first row."""
     tables.commit(AddNode(path, {}))
     root = tables.branch()
-    tables.journal(root, schema.BRANCH_VIEW, b"what")
+    tables.journal(root, column, data)
     return "", text(root)
+
+
+@case(kinds.BRANCH)
+def a_branch_whose_view_cannot_be_read(tables: Tables, path: str) -> Where:
+    return branch_with(tables, path, schema.BRANCH_VIEW, b"what")
 
 
 @case(kinds.BRANCH)
@@ -235,26 +241,17 @@ def a_branch_whose_head_is_unknown(tables: Tables, path: str) -> Where:
 
 @case(kinds.BRANCH_HEAD)
 def a_branch_claim_that_cannot_be_read(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
-    root = tables.branch()
-    tables.journal(root, schema.BRANCH_CLAIM, b"claim")
-    return "", text(root)
+    return branch_with(tables, path, schema.BRANCH_CLAIM, b"claim")
 
 
 @case(kinds.BRANCH_HEAD)
 def a_branch_that_continues_something_unreadable(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
-    root = tables.branch()
-    tables.journal(root, schema.REBASE_OF, b"old")
-    return "", text(root)
+    return branch_with(tables, path, schema.REBASE_OF, b"old")
 
 
 @case(kinds.BRANCH_HEAD)
 def a_branch_head_that_cannot_be_read(tables: Tables, path: str) -> Where:
-    tables.commit(AddNode(path, {}))
-    root = tables.branch()
-    tables.journal(root, schema.BRANCH_HEAD, b"x")
-    return "", text(root)
+    return branch_with(tables, path, schema.BRANCH_HEAD, b"x")
 
 
 @case(kinds.ABORTED, repaired=True)
