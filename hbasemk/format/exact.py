@@ -29,6 +29,11 @@ def of_number(number: int | float | Fraction) -> Exact:
     return ratio.numerator if ratio.denominator == 1 else ratio
 
 
+def is_integer(data: bytes) -> bool:
+    """Return whether an encoded property value is an integer."""
+    return data[:1] == _INTEGER and len(data) > 1
+
+
 def of_value(data: bytes) -> Exact | None:
     """Return the exact number of an encoded property value; None if it is not a finite number."""
     kind = data[:1]
@@ -52,7 +57,8 @@ def add(data: bytes, by: Exact) -> bytes:
         return data
     if type(by) is int and data[:1] == _INTEGER and len(data) > 1:
         # Nearly all are such numbers.
-        return _encode_int(int.from_bytes(data[1:], "big", signed=True) + by)
+        total = int.from_bytes(data[1:], "big", signed=True) + by
+        return _INTEGER + total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
     before = of_value(data)
     if before is None:
         return data
@@ -76,8 +82,10 @@ def _encode_int(number: int) -> bytes:
 
 def encode(number: Exact) -> bytes:
     """Return the stored bytes: an integer as property values hold it, or ``0a``, the exponent and the mantissa."""
-    if isinstance(number, Fraction):
-        number = of_number(number)
+    if type(number) is int:
+        # Nearly all are; a look at the class Fraction takes longer than the encoding.
+        return _encode_int(number)
+    number = of_number(number)
     if isinstance(number, int):
         return _encode_int(number)
     exponent = number.denominator.bit_length() - 1

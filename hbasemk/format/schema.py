@@ -126,6 +126,7 @@ def property_column(name: str) -> Column:
     return DATA, b"\x01" + paths.encode(name)
 
 
+@lru_cache(maxsize=1024)
 def slot_column(name: str, slot: int) -> Column:
     """Return the column of a slot, in which one writer keeps the total of its adjusts of a property.
 

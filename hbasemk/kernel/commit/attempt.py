@@ -249,8 +249,6 @@ class Attempts(Committing):
         if not has_joined and not self._outcomes.quietly(self._journal.poll):
             self._journal.lacks_own_commit = True
         self._turns.record_commit(plan.changes)
-        if plan.adjusting:
-            self._slots.record(plan)
         self.statistics.committed += 1
 
     def _abort_if_it_exists(self, draft: Draft) -> bool:

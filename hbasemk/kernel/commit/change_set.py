@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
@@ -71,13 +71,23 @@ class RowPlan:
 
     def use_slots(self, totals: Mapping[Column, bytes]) -> None:
         """Write these totals of slots, in place of those of an earlier try, and depend on them."""
-        cells = list(self.cells[: len(self.cells) - len(self.slots)])
-        for column in self.slots:
-            del self.depends_on[column]
+        cells, depends_on = list(self.cells), self.depends_on
+        if self.slots:
+            del cells[-len(self.slots) :]
+            for column in self.slots:
+                del depends_on[column]
         for column, total in totals.items():
             cells.append((*column, total, None))
-            self.depends_on[column] = None
+            depends_on[column] = None
         self.cells, self.slots = tuple(cells), tuple(totals)
+
+
+class Adjusting(NamedTuple):
+    """A node with adjusts, its row, and the place of its entry in the changes."""
+
+    node: StagedNode
+    row: RowPlan
+    at: int
 
 
 @dataclass(slots=True)
@@ -97,7 +107,7 @@ class ChangeSet:
     reads: ReadSet | None = None
     unchanged: list[StagedNode] = field(default_factory=list)
     expected: Mapping[str, str | None] = field(default_factory=dict)
-    adjusting: list[StagedNode] = field(default_factory=list)
+    adjusting: list[Adjusting] = field(default_factory=list)
     private: int = 0
 
     def depends_on(self) -> ReadSet:
@@ -172,7 +182,7 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
     row_changes: list[RowChange] = []
     after: list[StagedNode] = []
     unchanged: list[StagedNode] = []
-    adjusting: list[StagedNode] = []
+    adjusting: list[Adjusting] = []
     for node in nodes:
         if node.base is None and not node.exists:
             continue
@@ -192,7 +202,7 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
                 # The order of an adjust and a set matters to the other reads of a serializable transaction.
                 plan.depends_on.update(dict.fromkeys(map(schema.property_column, node.slot_adjusts)))
             if node.adjusted:
-                adjusting.append(node)
+                adjusting.append(_tuple(Adjusting, (node, plan, len(row_changes))))
         plans.append(plan)
         if len(plan.depends_on) > COLUMNS:
             plans += _divide(plan)
@@ -211,6 +221,7 @@ def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
     plans: list[RowPlan] = []
     row_changes: list[RowChange] = []
     after: list[StagedNode] = []
+    adjusting: list[Adjusting] = []
     for node in (*plan.after, *plan.unchanged):
         if node.dirty or node.repeated:
             row, change = _plan(node)
@@ -218,10 +229,12 @@ def with_unchanged_writes(plan: ChangeSet) -> ChangeSet:
             names = [name for name in node.repeated or () if name not in written] if node.depends_on_base else []
             unchanged = ((*schema.property_column(name), _unchanged_base(node, name), None) for name in names)
             row.cells = (*row.cells, *unchanged)
+            if node.adjusted and not node.is_new:
+                adjusting.append(Adjusting(node, row, len(row_changes)))
             plans.append(row)
             row_changes.append(change._replace(properties=[*change.properties, *names]))
             after.append(node)
-    return ChangeSet(plans, row_changes, after, plan.reads, adjusting=plan.adjusting)
+    return ChangeSet(plans, row_changes, after, plan.reads, adjusting=adjusting)
 
 
 def _unchanged_base(node: StagedNode, name: str) -> bytes:

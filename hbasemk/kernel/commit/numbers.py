@@ -18,6 +18,8 @@ _LONG: Final = 1700
 """Encoded numbers up to this size have fewer digits than the limit."""
 _SMALL: Final = 1 << 63
 """An amount below this one makes an encoded number longer by at most one byte; an absent one gets at most nine."""
+_SHORT: Final = 1000
+"""A name with fewer characters is not too long to be adjusted: each takes at most 4 bytes."""
 _INFINITE: Final = (float("inf"), float("-inf"))
 
 
@@ -70,6 +72,9 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
     Raises InvalidChangeError if one of them is not a finite number, and LimitError if the name is too long to be adjusted or
     the amount has too many digits.
     """
+    if type(by) is int and -_SMALL < by < _SMALL and len(name) < _SHORT and (data is None or exact.is_integer(data)):
+        # Nearly all adjusts.
+        return by
     if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:
         raise LimitError(
             f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted: its name has {limits.size(name)} bytes, at "
@@ -101,7 +106,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
 
 def may_be_long(before: bytes | None, amount: Exact) -> bool:
     """Return whether an encoded number (None: absent) plus an amount may have so many digits that it needs a check."""
-    is_short = isinstance(amount, int) and -_SMALL <= amount < _SMALL
+    is_short = type(amount) is int and -_SMALL <= amount < _SMALL
     return not is_short or (before is not None and len(before) >= _LONG)
 
 

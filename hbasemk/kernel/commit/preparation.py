@@ -45,7 +45,9 @@ class Preparation(Committing):
 
     def _use_slots(self, draft: Draft, plan: ChangeSet) -> None:
         self._slots.choose(draft, slots.places(plan))
-        slots.use(plan, draft.slots)
+        crowded = slots.use(plan, draft.slots)
+        if crowded:
+            self._slots.report_crowded(crowded)
 
     def _predict(self, draft: Draft) -> Prediction | None:
         """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""

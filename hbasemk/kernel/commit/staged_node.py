@@ -121,11 +121,6 @@ class StagedNode:
             return after.compact() if self.is_new else after
         return before if by is None else before.adjust(slot, by)
 
-    def total_after(self, name: str, slot: int) -> Exact:
-        """Return the total of the slot through which a property is adjusted."""
-        assert self.adjusted is not None
-        return self.property_of(name).totals.get(slot, 0) + self.adjusted[name]
-
     def all_adjusted(self) -> dict[str, Adjusted] | None:
         """Return the parts of each property that was adjusted; None if the node has no such property."""
         before = self.base.adjusted if self.base and not self.is_new else None
@@ -183,8 +178,11 @@ class StagedNode:
             self.written[name] = data
 
     def drop_restored(self, name: str) -> None:
-        """Write nothing, as :meth:`write`, if a set and the adjusts after it have restored exactly what the view has."""
-        if name not in self.written or self.base is None or self.is_new:
+        """Write nothing, as :meth:`write`, if a set and the adjusts after it have restored exactly what the view has.
+
+        The set is in :attr:`written`.
+        """
+        if self.base is None or self.is_new:
             return
         before, after = self.property_of(name), self.property_after(name, 0)
         if before.plain is None or after.plain is None or before.plain[:1] != after.plain[:1]:

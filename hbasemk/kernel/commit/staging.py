@@ -315,7 +315,8 @@ class Staging:
             raise name_conflict(node.path, name)
         if amount:
             node.adjust(name, amount, creates=True)
-            node.drop_restored(name)
+            if name in node.written:
+                node.drop_restored(name)
 
     def _begin(self, path: str) -> StagedNode:
         """Begin the life of a node at a path of :func:`paths.check_new`; its parent must exist and the node must not."""

@@ -187,7 +187,7 @@ def adjusts_ignore_sets(patch: pytest.MonkeyPatch) -> None:
 
     def of_nodes(nodes: Any, reads: Any = None) -> Any:
         plan = original(nodes, reads)
-        for row, one in ((row, one) for row in plan.rows for one in plan.adjusting if one.path == row.path):
+        for one, row, _ in plan.adjusting:
             for name in one.slot_adjusts:
                 if name not in one.created:
                     row.depends_on.pop(schema.property_column(name), None)
