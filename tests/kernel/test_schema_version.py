@@ -18,6 +18,7 @@ from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_change, schema_version
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
+from hbasemk.kernel.ids.lease import WATCHED
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import create
@@ -557,6 +558,43 @@ def test_the_release_of_a_lease_is_no_renewal(world: World, store: MemoryStore) 
     new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
     schema_change.change(new, 1, 0)
     # The thread of a commit goes on after its process has released the lease.
+    assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
+
+
+def test_a_late_renewal_and_one_that_read_the_old_number_do_not_count_as_two(
+    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request of the first was delayed until the number was set; the process had begun the second before that."""
+    old = accepting(store, world, 0, 1)
+    commit(old, AddNode("/a", {"v": 1}))
+    pending = make_id(old, old.head().upper)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    lease, machine = old.lease, old.lease.machine
+    record = lease._record
+    assert record is not None
+    late = replace(record, end=record.end + 700)
+    put = Put(schema.machine_key(machine), [NewCell(*schema.LEASE, late.encode())])
+    measure = lease.measure
+    read = [measure([WATCHED])]
+    monkeypatch.setattr(lease, "measure", lambda also=(): read.pop() if read else measure(also))
+
+    def renew() -> None:
+        with pytest.raises(SchemaVersionError):
+            lease.renew()
+
+    acts = [lambda: store.check_and_write(schema.CLUSTER, schema.LEASE, record.encode(), put), renew]
+
+    class Waiting(TestRuntime):
+        def sleep(self, seconds: float) -> None:
+            if acts:
+                acts.pop(0)()
+            super().sleep(seconds)
+
+    new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
+    schema_change.change(new, 1, 0)
+    assert not read
+    assert not acts
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
 
 

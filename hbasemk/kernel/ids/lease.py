@@ -189,21 +189,35 @@ class Lease:
             record = self._record
             if record is None:
                 raise self.lost()
-            try:
-                self._check_settings(*self.measure([WATCHED]))
-            except (FormatError, SchemaVersionError):
-                self._record = None
-                raise
-            # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it:
-            # the change shows other processes that the holder is alive. A clock that is past the last id extends no lease.
-            now = min(self._id_time(), revisions.MAX_MS)
-            end = max(max(now, until, record.start) + self._settings.lease_ms, record.end + 1)
-            renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
-            if not self._write(self.machine, record, renewed):
-                # An earlier renewal may have arrived although its reply was lost.
-                found = lease_of(self.store, self.machine)
-                if found is None or found.nonce != record.nonce or not self._write(self.machine, found, renewed):
-                    raise self.lost()
+            found = self._extend(record, record, until)
+            if found is not None and found.nonce == record.nonce:
+                # An earlier renewal has arrived although its reply was lost. The number may have been set before it arrived and
+                # after the check of this one, so check again: between any two renewals, the process has read the number.
+                found = self._extend(record, found, until)
+            if found is not None:
+                raise self.lost()
+
+    def _extend(self, record: LeaseRecord, found: LeaseRecord, until: int) -> LeaseRecord | None:
+        """Check the settings, and renew the lease that was ``found``.
+
+        Returns None if it is renewed, else the lease that is there instead.
+        """
+        try:
+            self._check_settings(*self.measure([WATCHED]))
+        except (FormatError, SchemaVersionError):
+            self._record = None
+            raise
+        # Never shorten a lease: ids up to its end may exist, and the next holder's ids begin there. Always change it: the change
+        # shows other processes that the holder is alive. A clock that is past the last id extends no lease.
+        now = min(self._id_time(), revisions.MAX_MS)
+        end = max(max(now, until, record.start) + self._settings.lease_ms, found.end + 1)
+        renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
+        if self._write(self.machine, found, renewed):
+            return None
+        latest = lease_of(self.store, self.machine)
+        if latest is None:
+            raise self.lost()
+        return latest
 
     def keep(self) -> None:
         """Renew the lease if it is due, during a call that may last longer than a lease.
