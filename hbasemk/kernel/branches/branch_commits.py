@@ -45,7 +45,7 @@ class BranchCommits(Committing):
     def __init__(self, context: CommitContext, lease: Lease) -> None:
         super().__init__(context)
         self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
-        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads)
+        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads, lease)
         self._rows = BranchRows(context.runtime)
         self._transactions = BranchTransactions(context.store, context.clock, self._heads)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.errors import UnknownRevisionError
+from hbasemk.errors import RevisionCollectedError, UnknownRevisionError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import MERGED, REBASED
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.branches.cache import BranchCache, BranchState
-from hbasemk.kernel.branches.heads import BranchHeads, not_newest
+from hbasemk.kernel.branches.cache import CURRENT_SECONDS, BranchCache, BranchState
+from hbasemk.kernel.branches.heads import BranchHeads, not_newest, stays
+from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.view import View
@@ -21,36 +22,74 @@ from hbasemk.store.abc import Column
 class BranchRevisions:
     """The branch revisions of a repository, with a cache of those that one instance uses."""
 
-    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, heads: BranchHeads) -> None:
+    def __init__(
+        self, store: RetryingStore, runtime: Runtime, journal: Journal, heads: BranchHeads, lease: Lease
+    ) -> None:
         self._store = store
+        self._runtime = runtime
         self._journal = journal
         self._heads = heads
+        self._lease = lease
         self._cache = BranchCache(runtime)
+        journal.require_branch = self.require_readable
 
     def find(self, revision: int) -> BranchState:
         """Return a branch revision; see :meth:`Branches.find`."""
         found = self._cache.get(revision)
         if found is None:
             return self.find_cached(revision)
-        if not self._cache.is_current(revision):
-            # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
-            if self._row(revision, (schema.ABORT,)).value(schema.ABORT) != schema.NO:
-                self._cache.drop(revision)
-                raise self._unknown(revision)
-            self._cache.keep(revision, found)
+        if not self._cache.is_current(revision) and not self._is_unswept(found):
+            raise self._unknown(revision)
         return found
+
+    def require_readable(self, revision: int) -> None:
+        """Raise RevisionCollectedError if a sweep may have deleted what the view of a branch revision shows.
+
+        Call it after a read, before its result is used. At most one round trip every five seconds for an open branch, and for
+        an ended one until its deletion is near, if this instance knows the time of the server; else one for each call. Up to
+        three more if the revision is no longer cached.
+        """
+        if self._cache.is_current(revision):
+            return
+        found = self._cache.get(revision)
+        try:
+            is_unswept = self._is_unswept(self._read(revision) if found is None else found)
+        except UnknownRevisionError:
+            is_unswept = False
+        if not is_unswept:
+            text, oldest = revisions.to_text(revision), revisions.to_text(self._journal.fence.horizon)
+            raise RevisionCollectedError(
+                f"the snapshot at branch revision {text} of the repository at {self._store.location} can no longer be read: "
+                "its branch has ended, and its data has been deleted. Read a snapshot of trunk, or begin a new branch.",
+                revision=text,
+                oldest=oldest,
+            )
+
+    def _is_unswept(self, found: BranchState) -> bool:
+        """Return whether no sweep has deleted anything that a branch revision shows; keep the entry if so. One round trip."""
+        revision = found.view.revision
+        began = self._runtime.monotonic()
+        own, first = journal_rows(self._store, [revision, found.root], (schema.ABORT, schema.BRANCH_HEAD))
+        # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
+        if own.value(schema.ABORT) != schema.NO:
+            self._cache.drop(revision)
+            return False
+        self._keep(found, first, began)
+        return True
+
+    def _keep(self, found: BranchState, first: JournalRow, began: float) -> None:
+        """Cache a branch revision after a read, begun at a time of the monotonic clock, of the head in its first row."""
+        is_safe = stays(first.cell(schema.BRANCH_HEAD), CURRENT_SECONDS, self._lease.server.latest_ms())
+        self._cache.keep(found.view.revision, found, began if is_safe else float("-inf"))
 
     def find_cached(self, revision: int) -> BranchState:
         """Return a branch revision from a cache entry of any age, or from the store."""
         found = self._cache.get(revision)
-        if found is None:
-            found = self._read(revision)
-            self._cache.keep(revision, found)
-        return found
+        return self._read(revision) if found is None else found
 
     def add(self, state: BranchState) -> None:
         """Cache a revision that this instance has just made, so that its next commit need not read it."""
-        self._cache.keep(state.view.revision, state)
+        self._cache.keep(state.view.revision, state, self._runtime.monotonic())
 
     def drop(self, revision: int) -> None:
         """Remove a revision that was swept from the cache."""
@@ -63,9 +102,11 @@ class BranchRevisions:
         """
         # The head shows whether the revision has been swept, so a cache entry of any age serves.
         found = self.find_cached(revision)
+        began = self._runtime.monotonic()
         row = self._heads.row(found.root, *also)
         if (error := not_newest(revision, row)) is not None:
             raise error
+        self._cache.keep(revision, found, began)
         return found, row
 
     def outcome(self, revision: int) -> Outcome:
@@ -106,13 +147,15 @@ class BranchRevisions:
         return max(set(other).intersection(state.own))
 
     def _read(self, revision: int) -> BranchState:
-        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT)
+        """Read and cache a branch revision; raise UnknownRevisionError if there is none."""
+        began = self._runtime.monotonic()
+        columns = (schema.BRANCH, schema.BRANCH_VIEW, schema.BASE, schema.ABORT, schema.BRANCH_HEAD)
         row = self._row(revision, columns)
         branch = row.branch
         if branch is None or row.aborted:
             raise self._unknown(revision)
         root, *own = branch
-        first = row if root == revision else self._row(root, (schema.BRANCH_VIEW,))
+        first = row if root == revision else self._row(root, (schema.BRANCH_VIEW, schema.BRANCH_HEAD))
         if not first.cells:
             raise self._unknown(revision)
         base, stored = row.base, first.branch_view
@@ -124,7 +167,9 @@ class BranchRevisions:
         # Everything below the floor was decided when the branch began; a later poll has seen it.
         self._journal.poll()
         trunk = View.of(base, extent, upper)
-        return BranchState(root, base, tuple(own), trunk, View.of_branch(own, extent, upper))
+        state = BranchState(root, base, tuple(own), trunk, View.of_branch(own, extent, upper))
+        self._keep(state, first, began)
+        return state
 
     def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:
         return next(journal_rows(self._store, [revision], columns))

@@ -20,7 +20,7 @@ LONGEST: Final = 50_000
 MOST_CHANGES: Final = 100
 """The number of changes that a cached branch revision keeps; those of a longer branch are read again."""
 CURRENT_SECONDS: Final = 5.0
-"""Seconds after which a cached branch revision is read again, because its branch may have been swept."""
+"""Seconds for which a reader trusts that no sweep deletes a branch, after it has found that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,19 @@ class BranchCache:
         return None if found is None else found[0]
 
     def is_current(self, revision: int) -> bool:
-        """Return whether a branch revision was read from the store, or made, recently."""
+        """Return whether the branch revision was found recently to stay."""
         found = self._kept.get(revision)
         return found is not None and self._runtime.monotonic() - found[1] <= CURRENT_SECONDS
 
-    def keep(self, revision: int, state: BranchState) -> None:
-        """Cache a branch revision that was just read or made; evict the oldest entries."""
+    def keep(self, revision: int, state: BranchState, stays_at: float) -> None:
+        """Cache a branch revision; evict the oldest entries.
+
+        ``stays_at`` is when it was found that no sweep deletes it within :data:`CURRENT_SECONDS`, by the monotonic clock; minus
+        infinity if a sweep may delete it.
+        """
         with self._lock:
             self.drop(revision)
-            self._kept[revision] = state, self._runtime.monotonic()
+            self._kept[revision] = state, stays_at
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))

@@ -136,13 +136,17 @@ class Journal(PolledRevisions):
         return True
 
     def require_readable(self, view: View) -> None:
-        """Raise RevisionCollectedError if a collector may have deleted what the view contains before it was read.
+        """Raise RevisionCollectedError if a collector or a sweep may have deleted what the view contains before it was read.
 
         Call it after a read, before its result is used. No round trip while polls go on, else one; two if the horizon has
-        passed what this instance knows to be decided.
+        passed what this instance knows to be decided. More for the view of a branch.
         """
-        if self.is_surely_readable(view):
-            return
+        if not self.is_surely_readable(view):
+            self._require_above_horizon(view)
+        if view.own and self.require_branch is not None:
+            self.require_branch(view.revision)
+
+    def _require_above_horizon(self, view: View) -> None:
         if self.complete_up_to(view) < self.fence.refresh():
             # A poll reads that everything up to the horizon is decided, and what of it this instance lacked.
             self.poll()

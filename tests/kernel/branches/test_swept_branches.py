@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
 import pytest
 
-from hbasemk.errors import BranchError, UnknownRevisionError
+from hbasemk.errors import BranchError, NodeNotFoundError, RevisionCollectedError, UnknownRevisionError
+from hbasemk.format import revisions
+from hbasemk.kernel.branches import branch_revisions
+from hbasemk.kernel.branches.branch_revisions import BranchRevisions
+from hbasemk.kernel.branches.cache import CURRENT_SECONDS
+from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.periodic_work import BRANCH_RETENTION_MS
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, CountingStore, WrappedStore
 from tests.support.branches import commit_on_branch
 from tests.support.collecting import BOTH_ORDERS, HOUR, commit
 from tests.support.marking_store import store_in_memory
@@ -16,6 +27,8 @@ from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import problems
 
 pytestmark = BOTH_ORDERS
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -111,3 +124,154 @@ def test_a_sweep_with_a_shorter_retention_waits_as_long_after_the_end(
         world.advance(retention_ms / 1000 + 1)
     assert other.branches.sweep(retention_ms) == [root]
     assert problems(other) == []
+
+
+def ended(mine: Instance, how: str) -> int:
+    """Create a branch and end it; return its newest revision."""
+    _, at = changed_branch(mine)
+    if how == "merged":
+        mine.branches.merge(at, "")
+    elif how == "rebased":
+        commit(mine, SetProperty("/n", "y", "trunk"))
+        rebase(mine.branches, at, mine.head(), "")
+    elif how == "abandoned":
+        mine.branches.abandon(at)
+    return at
+
+
+@pytest.mark.parametrize("how", ["merged", "rebased", "abandoned", "swept"])
+@pytest.mark.parametrize("is_fresh", [False, True], ids=["read before", "first read"])
+def test_a_snapshot_of_a_branch_that_is_deleted_is_an_error_not_the_state_of_trunk(
+    store: MemoryStore, world: World, how: str, is_fresh: bool
+) -> None:
+    at = ended(open_instance(store, world, mac=1), how)
+    reader, sweeper = open_instance(store, world, mac=2), open_instance(store, world, mac=3)
+    view = reader.at(at)
+    if not is_fresh:
+        assert reader.node(view, "/new")
+    for seconds in (HOUR - 10, 9.5):
+        world.advance(seconds)
+        sweeper.branches.sweep(None)
+        assert seen(reader, at) == CHANGED
+        assert reader.node(view, "/gone") is None
+    world.advance(1)
+    swept = sweeper.branches.sweep(0 if how == "swept" else None)
+    assert revisions.is_branch(at)
+    assert len(swept) == 1
+    for read in (
+        lambda: reader.node(view, "/other"),
+        lambda: reader.nodes(view, ["/gone", "/missing"]),
+        lambda: reader.children(view, "/"),
+        lambda: reader.status(view, ["/missing"]),
+        lambda: list(reader.levels(view, "/")),
+    ):
+        if how == "swept":
+            # It was open a second ago, and this sweep has not waited.
+            world.advance(CURRENT_SECONDS)
+        with pytest.raises(RevisionCollectedError, match="its branch has ended") as caught:
+            read()
+        assert caught.value.revision == revisions.to_text(at)
+
+
+@pytest.mark.parametrize("how", ["open", "merged", "rebased", "abandoned"])
+def test_readers_look_for_the_end_of_a_branch_every_few_seconds(
+    store: MemoryStore, world: World, ordered: bool, how: str
+) -> None:
+    """Of an ended branch they look after each read if they do not know the server's clock."""
+    at = ended(open_instance(store, world, mac=1), how)
+    counted = CountingStore(store)
+    reader = open_instance(counted, world, mac=2)
+    view = reader.at(at)
+    counted.take()
+    for number in range(4):
+        for one in range(3):
+            assert reader.node(view, f"/missing/{number}/{one}") is None
+        every = 3 if not ordered and how != "open" else 1 if number else 0
+        looks = {("read", "journal"): every} if every else {}
+        assert counted.take() == {("read", "nodes"): 3, **looks}
+        world.advance(CURRENT_SECONDS + 0.1)
+        reader.poll()
+        counted.take()
+
+
+READS: dict[str, Callable[[Instance, View], object]] = {
+    "node": lambda reader, view: reader.require(view, "/n").encoded,
+    "absent node": lambda reader, view: reader.node(view, "/gone"),
+    "nodes": lambda reader, view: [one is not None for one in reader.nodes(view, ["/new", "/gone"]).values()],
+    "children": lambda reader, view: reader.children(view, "/"),
+    "count": lambda reader, view: reader.child_count(view, reader.require(view, "/")),
+    "status": lambda reader, view: reader.status(view, ["/gone"]),
+    "levels": lambda reader, view: [[node.path for node in level] for level in reader.levels(view, "/")],
+    "hash": lambda reader, view: reader.subtree_hashes(view, reader.require(view, "/"), []),
+}
+
+
+class SweptStore(WrappedStore):
+    """Lets another process sweep before one of the calls."""
+
+    sweep: Callable[[], object] | None = None
+    calls = 0
+    at = 0
+
+    def around(self, call: Call, do: Callable[[], T]) -> T:
+        """Count the call, and sweep before it."""
+        self.calls += 1
+        if self.calls == self.at and self.sweep is not None:
+            self.sweep()
+        return do()
+
+
+@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("how", ["merged", "abandoned"])
+def test_a_read_during_the_deletion_of_a_branch_is_right_or_an_error(ordered: bool, how: str, read: str) -> None:
+    """The sweep comes before each call of the read in turn, and after the last one."""
+    refused = at = 0
+    while at < 100:
+        at += 1
+        world = World()
+        store = store_in_memory(world.clock, ordered=ordered)
+        newest = ended(open_instance(store, world, mac=1), how)
+        swept = SweptStore(store)
+        reader, sweeper = open_instance(swept, world, mac=2), open_instance(store, world, mac=3)
+        expected = READS[read](open_instance(store, world, mac=4), sweeper.at(newest))
+        view = reader.at(newest)
+        world.advance(HOUR + 1)
+        sweeper.poll()
+        swept.sweep, swept.calls, swept.at = partial(sweeper.branches.sweep, None), 0, at
+        try:
+            found = READS[read](reader, view)
+        except RevisionCollectedError:
+            refused += 1
+            assert swept.calls >= at
+        else:
+            assert found == expected, f"with a sweep before call {at}"
+        if swept.calls < at:
+            break
+    assert refused
+    assert at < 100
+
+
+def branches_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchRevisions, "require_readable", lambda *_: None)
+
+
+def ended_branches_trusted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(branch_revisions, "stays", lambda *_: True)
+
+
+def flag_of_the_revision_not_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BranchRevisions, "_is_unswept", lambda *_: True)
+
+
+@pytest.mark.parametrize("mutant", [branches_not_checked, ended_branches_trusted, flag_of_the_revision_not_read])
+def test_a_broken_check_of_branches_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], ordered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, NodeNotFoundError, pytest.fail.Exception)):
+        for how in ("merged", "abandoned"):
+            test_a_read_during_the_deletion_of_a_branch_is_right_or_an_error(ordered, how, "node")
+        world = World()
+        test_a_snapshot_of_a_branch_that_is_deleted_is_an_error_not_the_state_of_trunk(
+            store_in_memory(world.clock, ordered=ordered), world, "abandoned", is_fresh=True
+        )
