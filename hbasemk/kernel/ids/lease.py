@@ -190,7 +190,7 @@ class Lease:
             if record is None:
                 raise self.lost()
             found = self._extend(record, record, until)
-            if found is not None and found.nonce == record.nonce:
+            while found is not None and found.nonce == record.nonce:
                 # An earlier renewal has arrived although its reply was lost. The number may have been set before it arrived and
                 # after the check of this one, so check again: between any two renewals, the process has read the number.
                 found = self._extend(record, found, until)
