@@ -66,15 +66,15 @@ def _change_property(node: StagedNode, name: str, after: Adjusted, *, wrote: boo
     is_number = after.plain is not None and exact.of_value(after.plain) is not None
     by = after.sum - before.sum if is_number else 0
     created = before.plain is None and after.created and after.seen == before.sum
-    if after.base == before.base or (created and by):
+    if after.base == before.base or created:
         if wrote and not created:
             node.repeat(name)
     else:
         # A set is relative to the totals that it had seen, so it keeps the later adjusts of trunk.
         node.write(name, after.plain)
         by = after.shift if is_number else 0
-    if by:
-        node.adjust(name, by)
+    if by or created:
+        node.adjust(name, by, creates=created)
 
 
 def _life(state: NodeState | None) -> int | None:

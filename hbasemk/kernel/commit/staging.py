@@ -255,7 +255,7 @@ class Staging:
             elif isinstance(operation, SetEncoded):
                 self._write(self._require(operation.path), operation.name, operation.data)
             elif isinstance(operation, AdjustExact):
-                self._adjust_exactly(self._require(operation.path), operation.name, operation.by)
+                self._adjust_exactly(self._require(operation.path), operation.name, operation.by, creates=True)
             else:
                 self._copy(operation.source, operation.target)
 
@@ -309,11 +309,11 @@ class Staging:
             # The outcome of a serializable transaction depends on there being no other type, even if its adjusts add up to 0.
             node.repeat(name)
 
-    def _adjust_exactly(self, node: StagedNode, name: str, amount: Exact) -> None:
+    def _adjust_exactly(self, node: StagedNode, name: str, amount: Exact, *, creates: bool = False) -> None:
         child = node.staged_children.get(name)
         if child is not None and child.exists and node.encoded(name) is None:
             raise name_conflict(node.path, name)
-        if amount:
+        if amount or (creates and node.encoded(name) is None):
             node.adjust(name, amount, creates=True)
             if name in node.written:
                 node.drop_restored(name)

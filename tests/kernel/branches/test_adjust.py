@@ -42,12 +42,17 @@ MERGES: dict[str, tuple[Change, Change, Any]] = {
         101.5,
     ),
     "first adjusts": (lambda tx: tx.adjust("/a", "n2", 100), lambda tx: tx.adjust("/a", "n2", 1), 101),
+    "first adjusts that add up to 0": (
+        lambda tx: (tx.adjust("/a", "n2", 100), tx.adjust("/a", "n2", -100)),
+        lambda tx: tx.adjust("/a", "n2", 1),
+        1,
+    ),
     "adjust of a plain number": (lambda tx: tx.adjust("/a", "m", 1), lambda tx: tx.adjust("/a", "m", 0.25), 2.75),
 }
 
 
 def name_of(change: str) -> str:
-    return {"first adjusts": "n2", "adjust of a plain number": "m"}.get(change, "n")
+    return "n2" if change.startswith("first") else {"adjust of a plain number": "m"}.get(change, "n")
 
 
 @pytest.mark.parametrize("kind", MERGES)
@@ -75,6 +80,19 @@ def test_a_rebase_applies_adjusts_without_a_marker(repo: Repository, kind: str) 
     repo.adjust("/a", name_of(kind), 1)
     branch.merge()
     assert value(repo, name_of(kind)) == expected + 1
+
+
+@pytest.mark.parametrize("rebases", [False, True])
+def test_first_adjusts_that_add_up_to_0_create_the_property(repo: Repository, rebases: bool) -> None:
+    branch = repo.branch()
+    branch.run(lambda tx: tx.adjust("/a", "n2", 2))
+    branch.run(lambda tx: tx.adjust("/a", "n2", -2))
+    repo.run(lambda tx: tx.set("/a", "m", 0))
+    if rebases:
+        assert branch.rebase() == []
+        assert branch.head["/a"]["n2"] == 0
+    branch.merge()
+    assert value(repo, "n2") == 0
 
 
 MARKERS: dict[str, tuple[Change, str]] = {
