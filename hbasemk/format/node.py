@@ -57,7 +57,10 @@ class NodeState:
 
     @property
     def later(self) -> Mapping[bytes, int]:
-        """The newest visible version of each property column written after the node's life began, by qualifier."""
+        """The newest visible version of each property column written after the node's life began, by qualifier.
+
+        Slots that a fold has emptied are left out: a collector deletes them.
+        """
         cells = self._cells
         if cells is not None:
             self._decode_cells(cells)
@@ -74,7 +77,12 @@ class NodeState:
     def _decode_cells(self, cells: _AdjustedCells) -> None:
         # Another thread may do the same meanwhile. The last assignment shows that both are complete.
         self._adjusted = adjusted.of_columns(self.path, *cells, self.created)
-        written = {cell.qualifier: cell.timestamp for cell in cells.slots if cell.timestamp > self.created}
+        # A fold writes the property, too, so the version changes without the slots that it has emptied.
+        written = {
+            cell.qualifier: cell.timestamp
+            for cell in cells.slots
+            if cell.timestamp > self.created and cell.value != values.TOMBSTONE
+        }
         self._later = {**self._later, **written}
         self._cells = None
 

@@ -57,9 +57,10 @@ def _newest(found: Sequence[tuple[int, bytes]], horizon: int) -> tuple[int, byte
 def _is_nothing(column: Column, newest: tuple[int, bytes], created: int) -> bool:
     """Return whether a cell shows the same as no cell, in the life of its node that began at ``created``.
 
-    A property that was removed later in this life is part of the node's version (``NodeState.version``).
+    A property that was removed later in this life is part of the node's version (``NodeState.version``); a slot that a fold has
+    emptied is not.
     """
     at, value = newest
     if column[0] == schema.CHILDREN:
         return value == schema.GONE
-    return value == values.TOMBSTONE and at == created and column not in _OWN
+    return value == values.TOMBSTONE and (at == created or schema.is_slot(column)) and column not in _OWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import Repository
+from hbasemk.check import IntegrityCheck
 from hbasemk.errors import FormatError, StoreNotAppliedError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.commit import folds, slots
@@ -14,6 +15,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.collecting import RETENTION_MS, collect, set_grace
 from tests.support.repositories import problems
 from tests.support.runtime import World, open_instance
 
@@ -70,6 +72,45 @@ def test_slots_of_ended_leases_are_folded_after_an_hour(
         assert other.head["/a"]["n"] == 5.0
         assert problems(other) == []
     last.close()
+
+
+def test_a_collector_deletes_the_slots_that_a_fold_has_emptied(
+    world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "MANY", 6)
+    set_grace(monkeypatch, 0)
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": 100}))
+    crowd(world, store, 8)
+    last = open_instance(store, world, mac=1)
+    world.advance(3700)
+    adjust(last, 1)
+    before = last.require(last.head(), "/a").version
+    last.maintain()
+    last.poll()
+    folded = last.require(last.head(), "/a").version
+    assert folded != before
+
+    def slots_read() -> int:
+        (row,) = store.read(schema.NODES, [Get(paths.key("/a"))])
+        return sum(1 for cell in row.cells if schema.is_slot((cell.family, cell.qualifier)))
+
+    assert slots_read() == 9
+    world.advance(RETENTION_MS / 1000 + 60)
+    adjust(last, 0)
+    for _ in range(3):
+        collect(last)
+        world.advance(60)
+        last.poll()
+        last.maintain()
+    assert slots_read() == 1
+    fresh = open_instance(store, world, mac=2)
+    for one in (last, fresh):
+        state = one.require(one.head(), "/a")
+        assert (state.version, state.properties["n"]) == (folded, 109)
+    adjust(fresh, 1)
+    assert fresh.require(fresh.head(), "/a").properties["n"] == 110
+    assert [str(problem) for problem in IntegrityCheck(fresh).run()] == []
 
 
 def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
