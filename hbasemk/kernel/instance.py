@@ -207,7 +207,7 @@ class Instance:
             view = self.branches.find(revision).view
         else:
             view = self._trunk_view(revision)
-        self.journal.require_readable(view)
+        self.journal.require_above_horizon(view)
         return view
 
     def _trunk_view(self, revision: int) -> View:

@@ -75,8 +75,8 @@ def _replace(instance: Instance, new: int, expected: int) -> None:
     if now != data:
         found = 0 if now is None else schema_version.decode(now)
         raise SchemaVersionError(
-            f"the repository at {store.location} has the schema number {found}, and {expected} was expected: another process "
-            f"has changed it. The number {new} was not written.",
+            f"the repository at {store.location} has the schema number {found}, and {expected} was expected: another process may "
+            f"have changed it. The number {new} was not written.",
             found=found,
             expected=expected,
         )

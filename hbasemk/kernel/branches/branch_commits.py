@@ -45,7 +45,7 @@ class BranchCommits(Committing):
     def __init__(self, context: CommitContext, lease: Lease) -> None:
         super().__init__(context)
         self._heads = BranchHeads(context.store, context.runtime, context.outcomes, lease)
-        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads, lease)
+        self._revisions = BranchRevisions(context.store, context.runtime, context.journal, self._heads)
         self._rows = BranchRows(context.runtime)
         self._transactions = BranchTransactions(context.store, context.clock, self._heads)
 
@@ -117,6 +117,7 @@ class BranchCommits(Committing):
         plan, new, encoded = prepared
         if begun is not None:
             begun(new)
+        began = self._runtime.monotonic()
         if self._transactions.fits(plan, encoded):
             row = self._rows.further(new, state, state.own, message, encoded)
             move = partial(self._transactions.commit, state.root, revision, new, [row], plan.puts(new))
@@ -124,7 +125,7 @@ class BranchCommits(Committing):
         else:
             self._write(state, new, message, plan, encoded)
             self._become_head(self._move(state, revision, new), revision, new, plan.changes)
-        self._revisions.add(state.with_own((*state.own, new), plan.changes))
+        self._revisions.add(state.with_own((*state.own, new), plan.changes), began)
         return new
 
     def _prepare(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hbasemk.errors import RevisionCollectedError, UnknownRevisionError
+from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import revisions, schema
-from hbasemk.format.branch_head import MERGED, REBASED
+from hbasemk.format.branch_head import MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import JournalRow, Outcome
-from hbasemk.kernel.branches.cache import CURRENT_SECONDS, BranchCache, BranchState
-from hbasemk.kernel.branches.heads import BranchHeads, not_newest, stays
-from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.branches.cache import BranchCache, BranchState
+from hbasemk.kernel.branches.heads import BranchHeads, not_newest
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.view import View
@@ -22,14 +21,11 @@ from hbasemk.store.abc import Column
 class BranchRevisions:
     """The branch revisions of a repository, with a cache of those that one instance uses."""
 
-    def __init__(
-        self, store: RetryingStore, runtime: Runtime, journal: Journal, heads: BranchHeads, lease: Lease
-    ) -> None:
+    def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, heads: BranchHeads) -> None:
         self._store = store
         self._runtime = runtime
         self._journal = journal
         self._heads = heads
-        self._lease = lease
         self._cache = BranchCache(runtime)
         journal.require_branch = self.require_readable
 
@@ -37,59 +33,55 @@ class BranchRevisions:
         """Return a branch revision; see :meth:`Branches.find`."""
         found = self._cache.get(revision)
         if found is None:
-            return self.find_cached(revision)
-        if not self._cache.is_current(revision) and not self._is_unswept(found):
+            return self._read(revision)
+        if not self._cache.is_trusted(revision) and not self._is_unswept(revision, found.root):
             raise self._unknown(revision)
         return found
 
-    def require_readable(self, revision: int) -> None:
-        """Raise RevisionCollectedError if a sweep may have deleted what the view of a branch revision shows.
+    def require_readable(self, view: View) -> None:
+        """Raise UnknownRevisionError if a sweep may have deleted what the view of a branch revision shows.
 
-        Call it after a read, before its result is used. At most one round trip every five seconds for an open branch, and for
-        an ended one until its deletion is near, if this instance knows the time of the server; else one for each call. Up to
-        three more if the revision is no longer cached.
+        Call it after a read, before its result is used. At most one round trip every five seconds for an open branch, and one
+        for each call for an ended one.
         """
-        if self._cache.is_current(revision):
-            return
-        found = self._cache.get(revision)
-        try:
-            is_unswept = self._is_unswept(self._read(revision) if found is None else found)
-        except UnknownRevisionError:
-            is_unswept = False
-        if not is_unswept:
-            text, oldest = revisions.to_text(revision), revisions.to_text(self._journal.fence.horizon)
-            raise RevisionCollectedError(
+        revision = view.revision
+        if not self._cache.is_trusted(revision) and not self._is_unswept(revision, min(view.own)):
+            text = revisions.to_text(revision)
+            raise UnknownRevisionError(
                 f"the snapshot at branch revision {text} of the repository at {self._store.location} can no longer be read: "
                 "its branch has ended, and its data has been deleted. Read a snapshot of trunk, or begin a new branch.",
                 revision=text,
-                oldest=oldest,
             )
 
-    def _is_unswept(self, found: BranchState) -> bool:
-        """Return whether no sweep has deleted anything that a branch revision shows; keep the entry if so. One round trip."""
-        revision = found.view.revision
+    def _is_unswept(self, revision: int, root: int) -> bool:
+        """Return whether no sweep has deleted anything that a branch revision shows. One round trip."""
         began = self._runtime.monotonic()
-        own, first = journal_rows(self._store, [revision, found.root], (schema.ABORT, schema.BRANCH_HEAD))
+        own, first = journal_rows(self._store, [revision, root], (schema.ABORT, schema.BRANCH_HEAD))
         # A sweep takes the newest revisions first: if this one is not swept, neither is anything that it shows.
         if own.value(schema.ABORT) != schema.NO:
-            self._cache.drop(revision)
             return False
-        self._keep(found, first, began)
+        self._record_head(revision, first, began)
         return True
 
-    def _keep(self, found: BranchState, first: JournalRow, began: float) -> None:
-        """Cache a branch revision after a read, begun at a time of the monotonic clock, of the head in its first row."""
-        is_safe = stays(first.cell(schema.BRANCH_HEAD), CURRENT_SECONDS, self._lease.server.latest_ms())
-        self._cache.keep(found.view.revision, found, began if is_safe else float("-inf"))
+    def _record_head(self, revision: int, first: JournalRow, began: float) -> None:
+        """Let readers trust a branch revision if its branch is open, by the first row, whose read began at ``began``."""
+        cell = first.cell(schema.BRANCH_HEAD)
+        head = None if cell is None else BranchHead.decode(cell.value)
+        if head is not None and not head.how:
+            self._cache.record_open(revision, began)
 
     def find_cached(self, revision: int) -> BranchState:
         """Return a branch revision from a cache entry of any age, or from the store."""
         found = self._cache.get(revision)
         return self._read(revision) if found is None else found
 
-    def add(self, state: BranchState) -> None:
-        """Cache a revision that this instance has just made, so that its next commit need not read it."""
-        self._cache.keep(state.view.revision, state, self._runtime.monotonic())
+    def add(self, state: BranchState, began: float) -> None:
+        """Cache a revision that this instance has just made, so that its next commit need not read it.
+
+        ``began`` is a time of the monotonic clock before the call to the store that made it the head of its branch.
+        """
+        self._cache.keep(state.view.revision, state)
+        self._cache.record_open(state.view.revision, began)
 
     def drop(self, revision: int) -> None:
         """Remove a revision that was swept from the cache."""
@@ -106,7 +98,7 @@ class BranchRevisions:
         row = self._heads.row(found.root, *also)
         if (error := not_newest(revision, row)) is not None:
             raise error
-        self._cache.keep(revision, found, began)
+        self._cache.record_open(revision, began)
         return found, row
 
     def outcome(self, revision: int) -> Outcome:
@@ -168,7 +160,8 @@ class BranchRevisions:
         self._journal.poll()
         trunk = View.of(base, extent, upper)
         state = BranchState(root, base, tuple(own), trunk, View.of_branch(own, extent, upper))
-        self._keep(state, first, began)
+        self._cache.keep(revision, state)
+        self._record_head(revision, first, began)
         return state
 
     def _row(self, revision: int, columns: Sequence[Column]) -> JournalRow:

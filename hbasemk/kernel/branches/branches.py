@@ -68,6 +68,7 @@ class Branches(BranchCommits):
         """
         state, extent = self._first(base)
         root = state.root
+        began = self._runtime.monotonic()
         put = self._rows.first(root, root, base, extent, message, rebase_of)
         try:
             is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
@@ -86,7 +87,7 @@ class Branches(BranchCommits):
             self.give_up(root)
             self._journal.fence.refresh()
             raise self._journal.collected(base)
-        self._revisions.add(state)
+        self._revisions.add(state, began)
         return root
 
     def _first(self, base: View) -> tuple[BranchState, Extent]:
@@ -298,10 +299,11 @@ class Branches(BranchCommits):
             cells = plan.puts(newest)
         rows.append(self._rows.first(root, newest, base, extent, message))
         end, claim = BranchHead(REBASED, revision, newest), BranchClaim(root, revision, is_final=True)
+        began = self._runtime.monotonic()
         if not self._transactions.rebase(state.root, end, claim, extent.floor, rows, cells):
             return None
         for one in states:
-            self._revisions.add(one)
+            self._revisions.add(one, began)
         return newest
 
     def claim_for_rebase(

@@ -19,8 +19,10 @@ LONGEST: Final = 50_000
 """The total number of ids kept, about 100 bytes each: a branch's own revisions and those of its view of trunk."""
 MOST_CHANGES: Final = 100
 """The number of changes that a cached branch revision keeps; those of a longer branch are read again."""
-CURRENT_SECONDS: Final = 5.0
-"""Seconds for which a reader trusts that no sweep deletes a branch, after it has found that."""
+TRUST_SECONDS: Final = 5.0
+"""Seconds for which a reader trusts that no sweep has begun to delete a branch, after it has found the branch open."""
+MOST_CHECKS: Final = 10_000
+"""The number of revisions for which the cache keeps the time of the last check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +67,32 @@ class BranchCache:
         self._runtime = runtime
         self._lock = runtime.lock()
         # Ordered: the first key of a plain dict becomes slow to find after many evictions.
-        self._kept: OrderedDict[int, tuple[BranchState, float]] = OrderedDict()
+        self._kept: OrderedDict[int, BranchState] = OrderedDict()
+        self._open: OrderedDict[int, float] = OrderedDict()
         self.ids = 0
 
     def get(self, revision: int) -> BranchState | None:
         """Return a cached branch revision of any age, or None."""
-        found = self._kept.get(revision)
-        return None if found is None else found[0]
+        return self._kept.get(revision)
 
-    def is_current(self, revision: int) -> bool:
-        """Return whether the branch revision was found recently to stay."""
-        found = self._kept.get(revision)
-        return found is not None and self._runtime.monotonic() - found[1] <= CURRENT_SECONDS
+    def is_trusted(self, revision: int) -> bool:
+        """Return whether a reader of a branch revision needs no check now."""
+        checked = self._open.get(revision)
+        return checked is not None and self._runtime.monotonic() - checked <= TRUST_SECONDS
 
-    def keep(self, revision: int, state: BranchState, stays_at: float) -> None:
-        """Cache a branch revision; evict the oldest entries.
+    def record_open(self, revision: int, began: float) -> None:
+        """Record that the branch of a revision was open at ``began`` or later, by the monotonic clock."""
+        with self._lock:
+            self._open.pop(revision, None)
+            self._open[revision] = began
+            while len(self._open) > MOST_CHECKS:
+                self._open.popitem(last=False)
 
-        ``stays_at`` is when it was found that no sweep deletes it within :data:`CURRENT_SECONDS`, by the monotonic clock; minus
-        infinity if a sweep may delete it.
-        """
+    def keep(self, revision: int, state: BranchState) -> None:
+        """Cache a branch revision; evict the oldest entries."""
         with self._lock:
             self.drop(revision)
-            self._kept[revision] = state, stays_at
+            self._kept[revision] = state
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))
@@ -96,4 +102,4 @@ class BranchCache:
         with self._lock:
             found = self._kept.pop(revision, None)
             if found is not None:
-                self.ids -= found[0].ids
+                self.ids -= found.ids

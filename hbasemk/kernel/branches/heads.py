@@ -33,17 +33,6 @@ def _has_ended(data: bytes) -> bool:
     return head is not None and head.how != b""
 
 
-def stays(head: Cell | None, seconds: float, server_ms: float | None) -> bool:
-    """Return whether no sweep deletes a branch within some seconds, unless the sweep is given a shorter time than the hour.
-
-    ``server_ms`` is the highest time that the server's clock can show, None if it is not known.
-    """
-    found = None if head is None else BranchHead.decode(head.value)
-    if head is None or found is None:
-        return False
-    return not found.how or (server_ms is not None and server_ms + seconds * 1000 < head.timestamp + ENDED_MS)
-
-
 def _is_over(head: Cell, *, is_old: bool, ended_ms: int, server_ms: float) -> bool:
     """Return whether the cells of a branch that is not open can be deleted: it ended ``ended_ms`` ago by the server's clock.
 
@@ -298,8 +287,13 @@ class BranchHeads:
 
     def _sweep(self, own_revisions: Sequence[int], damage: Damage) -> None:
         for revision in sorted(own_revisions, reverse=True):
+            is_swept = False
             with damage.kept(_undeletable(revision)):
                 self._outcomes.abort_own(revision, self.changes_of((revision,)), clean=False)
+                is_swept = True
+            if not is_swept:
+                # A revision with damaged changes is not aborted, so readers of it still see the earlier ones.
+                return
 
     def changes_of(self, own: Sequence[int]) -> list[RowChange]:
         """Return the changes of branch revisions, in order."""

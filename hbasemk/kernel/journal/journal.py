@@ -136,17 +136,21 @@ class Journal(PolledRevisions):
         return True
 
     def require_readable(self, view: View) -> None:
-        """Raise RevisionCollectedError if a collector or a sweep may have deleted what the view contains before it was read.
+        """Raise RevisionCollectedError if a collector may have deleted what the view contains before it was read.
+
+        Raises UnknownRevisionError if a sweep may have deleted the branch of the view.
 
         Call it after a read, before its result is used. No round trip while polls go on, else one; two if the horizon has
         passed what this instance knows to be decided. More for the view of a branch.
         """
-        if not self.is_surely_readable(view):
-            self._require_above_horizon(view)
+        self.require_above_horizon(view)
         if view.own and self.require_branch is not None:
-            self.require_branch(view.revision)
+            self.require_branch(view)
 
-    def _require_above_horizon(self, view: View) -> None:
+    def require_above_horizon(self, view: View) -> None:
+        """As :meth:`require_readable`, for a view of which it is known that no sweep has deleted parts."""
+        if self.is_surely_readable(view):
+            return
         if self.complete_up_to(view) < self.fence.refresh():
             # A poll reads that everything up to the horizon is decided, and what of it this instance lacked.
             self.poll()

@@ -41,7 +41,7 @@ class KnownRevisions:
     when the head has moved. Neither may call the store. If an interrupt, such as Ctrl-C, stops a listener, the revision
     has not joined. It arrives again later, perhaps after other revisions. Before that, ``forgetters`` receive the position
     of the interrupted arrival and must drop everything they hold for it. ``require_branch`` is called after a read of a
-    view of a branch, with its revision, and raises RevisionCollectedError if the branch may have been deleted.
+    view of a branch, and raises UnknownRevisionError if the branch may have been deleted.
 
     Readers take no lock: a view never changes (I5), and a compaction puts a new sequence in the place of the old one.
     ``lock`` excludes the threads that append and compact.
@@ -55,7 +55,7 @@ class KnownRevisions:
         self.listeners: list[Callable[[Arrival], None]] = []
         self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
-        self.require_branch: Callable[[int], None] | None = None
+        self.require_branch: Callable[[View], None] | None = None
         self.announced = -1
         """The position of the last revision that the journal has begun to announce to its listeners."""
         self.highest_seen = watermark.revision

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError, RevisionCollectedError, StoreError
+from hbasemk.errors import FormatError, StoreError, UnknownRevisionError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
@@ -229,7 +229,7 @@ class ChildCounts:
             # Removed children that the horizon has passed have no column any more, and revisions no journal row.
             self._journal.require_readable(known.view)
             self._journal.require_readable(view)
-        except RevisionCollectedError:
+        except UnknownRevisionError:
             return None
         return None if columns is None else known.children + after - before
 

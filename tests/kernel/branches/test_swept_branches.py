@@ -8,18 +8,18 @@ from typing import TypeVar
 
 import pytest
 
-from hbasemk.errors import BranchError, NodeNotFoundError, RevisionCollectedError, UnknownRevisionError
-from hbasemk.format import revisions
-from hbasemk.kernel.branches import branch_revisions
+from hbasemk.errors import BranchError, FormatError, NodeNotFoundError, UnknownRevisionError
+from hbasemk.format import revisions, schema
 from hbasemk.kernel.branches.branch_revisions import BranchRevisions
-from hbasemk.kernel.branches.cache import CURRENT_SECONDS
+from hbasemk.kernel.branches.cache import TRUST_SECONDS, BranchCache
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.periodic_work import BRANCH_RETENTION_MS
+from hbasemk.store.abc import NewCell, Put
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call, CountingStore, WrappedStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, WrappedStore
 from tests.support.branches import commit_on_branch
 from tests.support.collecting import BOTH_ORDERS, HOUR, commit
 from tests.support.marking_store import store_in_memory
@@ -167,17 +167,15 @@ def test_a_snapshot_of_a_branch_that_is_deleted_is_an_error_not_the_state_of_tru
     ):
         if how == "swept":
             # It was open a second ago, and this sweep has not waited.
-            world.advance(CURRENT_SECONDS)
-        with pytest.raises(RevisionCollectedError, match="its branch has ended") as caught:
+            world.advance(TRUST_SECONDS)
+        with pytest.raises(UnknownRevisionError, match="its branch has ended") as caught:
             read()
         assert caught.value.revision == revisions.to_text(at)
 
 
 @pytest.mark.parametrize("how", ["open", "merged", "rebased", "abandoned"])
-def test_readers_look_for_the_end_of_a_branch_every_few_seconds(
-    store: MemoryStore, world: World, ordered: bool, how: str
-) -> None:
-    """Of an ended branch they look after each read if they do not know the server's clock."""
+def test_readers_look_for_the_end_of_a_branch_every_few_seconds(store: MemoryStore, world: World, how: str) -> None:
+    """Of an ended branch they look after each read."""
     at = ended(open_instance(store, world, mac=1), how)
     counted = CountingStore(store)
     reader = open_instance(counted, world, mac=2)
@@ -186,12 +184,83 @@ def test_readers_look_for_the_end_of_a_branch_every_few_seconds(
     for number in range(4):
         for one in range(3):
             assert reader.node(view, f"/missing/{number}/{one}") is None
-        every = 3 if not ordered and how != "open" else 1 if number else 0
+        every = 3 if how != "open" else 1 if number else 0
         looks = {("read", "journal"): every} if every else {}
         assert counted.take() == {("read", "nodes"): 3, **looks}
-        world.advance(CURRENT_SECONDS + 0.1)
+        world.advance(TRUST_SECONDS + 0.1)
         reader.poll()
         counted.take()
+
+
+@pytest.mark.damages("what a branch revision touched cannot be read")
+def test_nothing_that_a_damaged_revision_shows_is_deleted(store: MemoryStore, world: World) -> None:
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    _, at = changed_branch(mine)
+    newest = commit_on_branch(mine, at, [SetProperty("/n", "y", 1)])
+    mine.branches.abandon(newest)
+    view = other.at(newest)
+    damaged = NewCell(schema.DATA, schema.CHANGES, b"\x01[[")
+    store.write(schema.JOURNAL, [Put(schema.revision_key(newest), [damaged])])
+    world.advance(HOUR + 1)
+    with pytest.raises(FormatError, match=revisions.to_text(newest)):
+        other.branches.sweep(BRANCH_RETENTION_MS)
+    assert other.require(view, "/n").properties == {"x": "branch", "y": 1}
+    assert other.node(view, "/gone") is None
+
+
+def test_the_process_that_made_a_branch_still_learns_how_it_ended_after_a_late_read(
+    store: MemoryStore, world: World
+) -> None:
+    mine, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    _, at = changed_branch(mine)
+    view = mine.at(at)
+    other.branches.abandon(at)
+    world.advance(HOUR + 1)
+    other.branches.sweep(BRANCH_RETENTION_MS)
+    with pytest.raises(UnknownRevisionError, match="its branch has ended"):
+        mine.node(view, "/n")
+    for call in (lambda: mine.branches.merge(at, ""), lambda: mine.branches.abandon(at)):
+        with pytest.raises(BranchError, match="abandoned"):
+            call()
+
+
+def test_a_process_that_pauses_after_its_commit_to_a_branch_checks_that_the_branch_is_there(
+    store: MemoryStore, world: World
+) -> None:
+    """Meanwhile the branch has been merged and deleted by another one."""
+    faulty = FaultyStore(store)
+    mine, other = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    root, at = changed_branch(mine)
+    committed: list[int] = []
+
+    def pause(_: Call) -> None:
+        head = other.branches._heads.read(root)
+        if head is not None and head.newest not in (None, at):
+            faulty.after = None
+            committed.append(head.newest)
+            other.poll()
+            other.branches.merge(head.newest, "")
+            world.advance(HOUR + 1)
+            other.branches.sweep(BRANCH_RETENTION_MS)
+
+    faulty.after = pause
+    assert [commit_on_branch(mine, at, [SetProperty("/n", "x", "newer")])] == committed
+    with pytest.raises(UnknownRevisionError):
+        mine.at(committed[0])
+
+
+@pytest.mark.parametrize("seconds", [6, 600])
+def test_a_sweep_with_a_shorter_time_shows_no_reader_the_state_of_trunk(
+    store: MemoryStore, world: World, seconds: float
+) -> None:
+    at = ended(open_instance(store, world, mac=1), "abandoned")
+    reader, sweeper = open_instance(store, world, mac=2), open_instance(store, world, mac=3)
+    view = reader.at(at)
+    world.advance(seconds + 1)
+    assert reader.node(view, "/new")
+    assert sweeper.branches.sweep(int(seconds * 1000))
+    with pytest.raises(UnknownRevisionError):
+        reader.node(view, "/new")
 
 
 READS: dict[str, Callable[[Instance, View], object]] = {
@@ -240,7 +309,7 @@ def test_a_read_during_the_deletion_of_a_branch_is_right_or_an_error(ordered: bo
         swept.sweep, swept.calls, swept.at = partial(sweeper.branches.sweep, None), 0, at
         try:
             found = READS[read](reader, view)
-        except RevisionCollectedError:
+        except UnknownRevisionError:
             refused += 1
             assert swept.calls >= at
         else:
@@ -256,7 +325,10 @@ def branches_not_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def ended_branches_trusted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(branch_revisions, "stays", lambda *_: True)
+    record = BranchCache.record_open
+    patch.setattr(
+        BranchRevisions, "_record_head", lambda self, revision, _, began: record(self._cache, revision, began)
+    )
 
 
 def flag_of_the_revision_not_read(patch: pytest.MonkeyPatch) -> None:
