@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from hbasemk.errors import ClosedError, FormatError, HbasemkError, StoreUnusableError
+from hbasemk.errors import ClosedError, FormatError, HbasemkError, SchemaVersionError, StoreUnusableError
 from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.damage import Damage
@@ -73,14 +73,21 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
 
 
 class _OutageLog:
-    """Logs the first failure of a series, and the success that ends it."""
+    """Logs the first failure of a series, and the success that ends it; and once that the process may not commit any more."""
 
     def __init__(self, location: str) -> None:
         self.location = location
         self._failing = False
+        self._is_outdated = False
 
     def record_failure(self, error: HbasemkError) -> None:
         """Log the error unless the last attempt failed too."""
+        if isinstance(error, SchemaVersionError):
+            # The store has not failed, and does not become available again.
+            if not self._is_outdated:
+                _log.warning("this process cannot commit to %s any more: %s", self.location, error)
+            self._is_outdated = True
+            return
         if not self._failing:
             _log.warning("background work on %s failed; retrying: %s", self.location, error)
         self._failing = True

@@ -161,6 +161,27 @@ def test_a_store_without_a_change_counter_is_polled_more_often_after_news(
                 other.run(lambda tx: tx.increment("/a", "n"))
 
 
+def test_a_process_that_must_not_commit_any_more_says_so_once(
+    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(lease_ms=1_000, max_clock_skew_ms=100)
+    with Repository(real_store, poll_interval=0.01, settings=settings, schema_version=0) as old:
+        old.run(lambda tx: tx.add("/a"))
+        with Repository(real_store, poll_interval=0, owns_store=False) as new:
+            new.set_schema_version(1, expected=0)
+        deadline = time.monotonic() + 60
+        while not caplog.records and time.monotonic() < deadline:
+            time.sleep(0.05)
+        # Maintenance goes on.
+        time.sleep(0.5)
+        with pytest.raises(hbasemk.SchemaVersionError):
+            old.run(lambda tx: tx.add("/b"))
+        assert "/a" in old.head
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "cannot commit" in message
+    assert "schema number 1" in message
+
+
 def test_an_error_of_the_comparison_is_logged_and_background_work_continues(
     compared: ComparedStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -97,7 +97,8 @@ class ChangeSet:
     ``after`` holds the staged nodes; the cache receives their new states. ``reads`` is what a serializable transaction
     read. The commit depends on a row without cells but does not write it; ``unchanged`` holds the nodes of those rows.
     ``expected`` holds the versions on which the commit depends, by path (None: no node).
-    ``adjusting`` holds the nodes with adjusts, whose slots are not chosen yet (:mod:`hbasemk.kernel.commit.slots`).
+    ``adjusting`` holds the nodes with adjusts, whose slots are not chosen yet (:mod:`hbasemk.kernel.commit.slots`), with their
+    rows and their places in ``changes``; so the order of ``changes`` stays.
     ``private`` is the number of revisions of the branch that a merge commits: each may have left a version of each column.
     """
 
