@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import time
 import zipfile
 from pathlib import Path
@@ -33,23 +34,40 @@ with hbasemk.connect(sys.argv[1], settings=hbasemk.Settings(lease_ms=60_000, max
 
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source of the last version with format 1, out of the history of this checkout."""
+    """A virtual environment with a wheel of the last version with format 1, out of the history of this checkout.
+
+    It takes the other packages from the environment of the tests.
+    """
     made = subprocess.run(
-        ["git", "archive", "--format=zip", LAST_OF_FORMAT_1, "hbasemk"], cwd=ROOT, capture_output=True, check=False
+        ["git", "archive", "--format=zip", LAST_OF_FORMAT_1], cwd=ROOT, capture_output=True, check=False
     )
     if made.returncode:
         pytest.skip(f"this checkout lacks the commit {LAST_OF_FORMAT_1}: {made.stderr.decode().strip()}")
     folder = tmp_path_factory.mktemp("older")
+    source, wheels, environment = folder / "source", folder / "wheels", folder / "venv"
     with zipfile.ZipFile(io.BytesIO(made.stdout)) as archive:
-        archive.extractall(folder)
-    return folder
+        archive.extractall(source)
+    run("-m", "venv", "--without-pip", environment)
+    # Setuptools, which the environment of the tests has, builds it without a package index.
+    run("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation", "-w", wheels, source)
+    (wheel,) = wheels.glob("hbasemk-*.whl")
+    (packages,) = environment.glob("lib/python*/site-packages")
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", packages, wheel)
+    (packages / "of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return environment
+
+
+def run(*arguments: str | Path) -> None:
+    """Run Python on arguments, and show its output if it fails."""
+    done = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def start(older: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start a Python that imports the older version."""
-    environment = {**os.environ, "PYTHONPATH": str(older)}
+    """Start the Python of the virtual environment with the older version."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [str(older / "bin" / "python"), *arguments],
         env=environment,
         cwd=older,
         stdin=subprocess.PIPE,
