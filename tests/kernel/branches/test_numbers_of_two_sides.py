@@ -143,6 +143,10 @@ def judge(found: Outcome) -> None:
             expected.append((theirs if is_number else 0) + amount)
     elif is_number or (base is None and theirs is None and any(done.amount for done in found.on_branch)):
         expected = [(theirs or 0) + amount]
+    if not sets and all(done.amount is not None for done in found.on_trunk) and not found.has_fold:
+        # Adjusts never conflict with adjusts, also if those of one side add up to 0.
+        assert not found.has_conflict
+        assert not found.has_marker
     if not found.has_conflict:
         assert found.merged in expected
         # Only an adjust of what trunk has unset, or set to another type, is marked although a merge accepts it.
