@@ -189,19 +189,17 @@ class Lease:
             record = self._record
             if record is None:
                 raise self.lost()
-            found = self._extend(record, record, until)
-            while found is not None and found.nonce == record.nonce:
-                # An earlier renewal has arrived although its reply was lost. The number may have been set before it arrived and
-                # after the check of this one, so check again: between any two renewals, the process has read the number.
-                found = self._extend(record, found, until)
-            if found is not None:
-                raise self.lost()
+            found = record
+            while not self._extend(record, found, until):
+                # An earlier renewal may have arrived although its reply was lost. The number may have been set before that and
+                # after the last check, so check again: between any two renewals, the process has read the number.
+                latest = lease_of(self.store, self.machine)
+                if latest is None or latest.nonce != record.nonce:
+                    raise self.lost()
+                found = latest
 
-    def _extend(self, record: LeaseRecord, found: LeaseRecord, until: int) -> LeaseRecord | None:
-        """Check the settings, and renew the lease that was ``found``.
-
-        Returns None if it is renewed, else the lease that is there instead.
-        """
+    def _extend(self, record: LeaseRecord, found: LeaseRecord, until: int) -> bool:
+        """Check the settings, and renew the lease; return False unless ``found`` is in its row."""
         try:
             self._check_settings(*self.measure([WATCHED]))
         except (FormatError, SchemaVersionError):
@@ -212,12 +210,7 @@ class Lease:
         now = min(self._id_time(), revisions.MAX_MS)
         end = max(max(now, until, record.start) + self._settings.lease_ms, found.end + 1)
         renewed = LeaseRecord(record.start, end, record.nonce, record.holder)
-        if self._write(self.machine, found, renewed):
-            return None
-        latest = lease_of(self.store, self.machine)
-        if latest is None:
-            raise self.lost()
-        return latest
+        return self._write(self.machine, found, renewed)
 
     def keep(self) -> None:
         """Renew the lease if it is due, during a call that may last longer than a lease.
