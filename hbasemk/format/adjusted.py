@@ -20,8 +20,6 @@ from hbasemk.store.abc import Cell
 _SET, _CREATED = b"\x0b", b"\x0c"
 """The first byte of a base with the sum that it had seen: of a set value, and of the 0 with which an adjust began."""
 _INTEGER: Final = 0x02
-_tuple: Final = tuple.__new__
-"""Creates a named tuple from its fields at a third of the cost of calling its class."""
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -112,7 +110,7 @@ class Adjusted(NamedTuple):
         """Return the property after an adjust of an existing number, or of an absent property, through a slot."""
         start = self.create() if self.plain is None else self
         totals = {**self.totals, slot: self.totals.get(slot, 0) + by}
-        return _tuple(Adjusted, (start.plain, start.seen, totals, start.created))
+        return Adjusted(start.plain, start.seen, totals, start.created)
 
     def encode_base(self) -> bytes:
         """Return the bytes of the property's own column."""

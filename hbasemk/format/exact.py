@@ -29,11 +29,6 @@ def of_number(number: int | float | Fraction) -> Exact:
     return ratio.numerator if ratio.denominator == 1 else ratio
 
 
-def is_integer(data: bytes) -> bool:
-    """Return whether an encoded property value is an integer."""
-    return data[:1] == _INTEGER and len(data) > 1
-
-
 def of_value(data: bytes) -> Exact | None:
     """Return the exact number of an encoded property value; None if it is not a finite number."""
     kind = data[:1]
@@ -57,8 +52,7 @@ def add(data: bytes, by: Exact) -> bytes:
         return data
     if type(by) is int and data[:1] == _INTEGER and len(data) > 1:
         # Nearly all are such numbers.
-        total = int.from_bytes(data[1:], "big", signed=True) + by
-        return _INTEGER + total.to_bytes(total.bit_length() // 8 + 1, "big", signed=True)
+        return _encode_int(int.from_bytes(data[1:], "big", signed=True) + by)
     before = of_value(data)
     if before is None:
         return data

@@ -65,8 +65,8 @@ class BranchRevisions:
 
     def _record_head(self, revision: int, first: JournalRow, began: float) -> None:
         """Let readers trust a branch revision if its branch is open, by the first row, whose read began at ``began``."""
-        cell = first.cell(schema.BRANCH_HEAD)
-        head = None if cell is None else BranchHead.decode(cell.value)
+        data = first.value(schema.BRANCH_HEAD)
+        head = None if data is None else BranchHead.decode(data)
         if head is not None and not head.how:
             self._cache.record_open(revision, began)
 

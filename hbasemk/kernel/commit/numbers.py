@@ -72,7 +72,8 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
     Raises InvalidChangeError if one of them is not a finite number, and LimitError if the name is too long to be adjusted or
     the amount has too many digits.
     """
-    if type(by) is int and -_SMALL < by < _SMALL and len(name) < _SHORT and (data is None or exact.is_integer(data)):
+    is_usual = len(name) < _SHORT and (data is None or exact.of_value(data) is not None)
+    if is_usual and type(by) is int and -_SMALL < by < _SMALL:
         # Nearly all adjusts.
         return by
     if limits.size(name) + schema.SLOT_HEAD > LONGEST_QUALIFIER:

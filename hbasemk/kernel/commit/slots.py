@@ -28,9 +28,6 @@ LINEAR: Final = 8
 MANY: Final = 64
 """A property with more slots than this is reported, so that those of dead writers can be folded."""
 
-_tuple: Final = tuple.__new__
-"""Creates a named tuple from its fields at a third of the cost of calling its class."""
-
 Place: TypeAlias = tuple[str, str]
 """A path and the name of a property."""
 
@@ -162,5 +159,5 @@ def use(plan: ChangeSet, slots: dict[Place, int]) -> list[Place]:
             adjusted.append((name, slot >> 16, slot & MOST))
         node.slots = chosen
         row.use_slots(totals)
-        changes[at] = _tuple(RowChange, (*changes[at][:5], adjusted))
+        changes[at] = RowChange(*changes[at][:5], adjusted)
     return crowded
