@@ -31,6 +31,11 @@ HUGE = hbasemk.Json("1e999")
 """A number that cannot be adjusted. If it was set after adjusts, these do not count."""
 
 
+def as_read(node: hbasemk.Node) -> dict[str, Any]:
+    """Return the properties of a node as the documented reader does, which returns a Json as text."""
+    return {name: HUGE.text if value == HUGE else value for name, value in node.items()}
+
+
 def change(draw: random.Random) -> Callable[[hbasemk.Transaction], object]:
     """Return a change of a small tree that may have no effect."""
     path, other = (f"/{draw.choice('abc')}" for _ in range(2))
@@ -106,15 +111,7 @@ def test_the_documented_reader_agrees_with_the_library(
             snapshot = repo.at(text)
             for path in ["/", "/loser", *(f"/{name}{rest}" for name in "abc" for rest in ("", "/child"))]:
                 node = snapshot.get(path)
-                # The documented reader returns a Json as text.
-                expected = (
-                    None
-                    if node is None
-                    else (
-                        {name: HUGE.text if value == HUGE else value for name, value in node.items()},
-                        sorted(node.children),
-                    )
-                )
+                expected = None if node is None else (as_read(node), sorted(node.children))
                 assert reader["read_node"](row, is_visible, path) == expected, (text, path)
     assert len(set(revisions)) > 20
     assert 0 < below < len(revisions)

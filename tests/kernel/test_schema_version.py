@@ -46,6 +46,27 @@ def accepting(store: Any, world: World, accepted: Any, mac: int) -> Instance:
 # --- the number ------------------------------------------------------------------------------------------
 
 
+def make_pending(instance: Instance, store: MemoryStore) -> int:
+    """Create the journal row of a pending revision of an instance, and return the revision."""
+    pending = make_id(instance, instance.head().upper)
+    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    return pending
+
+
+def change_while(store: MemoryStore, world: World, acts: list[Callable[[], object]]) -> None:
+    """Change the number from 0 to 1; carry out one of ``acts`` each time that the change waits."""
+
+    class Waiting(TestRuntime):
+        def sleep(self, seconds: float) -> None:
+            if acts:
+                acts.pop(0)()
+            super().sleep(seconds)
+
+    new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
+    schema_change.change(new, 1, 0)
+
+
 def test_the_number_is_0_at_first_and_every_process_sees_a_new_one(opened: Instances) -> None:
     first, second = opened(), opened()
     assert first.schema_version == second.schema_version == 0
@@ -246,9 +267,7 @@ def test_the_change_waits_for_the_lease_of_a_process_that_does_not_renew_it(worl
     new = open_instance(store, world, mac=2)
     commit(old, AddNode("/a", {}))
     # The cells of a commit that the old process has begun and not decided.
-    pending = make_id(old, old.head().upper)
-    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
-    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    pending = make_pending(old, store)
     began = world.ms
     schema_change.change(new, 1, 0)
     assert world.ms - began >= 3_000
@@ -442,9 +461,7 @@ def test_a_renewal_that_arrives_after_its_lease_was_over_makes_the_change_wait_a
     faulty = FaultyStore(store)
     old, new = accepting(store, world, 0, 1), open_instance(faulty, world, mac=2)
     commit(old, AddNode("/a", {"v": 1}))
-    pending = make_id(old, old.head().upper)
-    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
-    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    pending = make_pending(old, store)
     unannounced = old.announcements.next(pending)
     machine, before = old.lease.machine, lease_of(new.store, old.lease.machine)
     assert before is not None
@@ -538,9 +555,7 @@ def test_the_release_of_a_lease_is_no_renewal(world: World, store: MemoryStore) 
     """A renewal whose writer read the number before it was set counts once, and the release after it must not count."""
     old = accepting(store, world, 0, 1)
     commit(old, AddNode("/a", {"v": 1}))
-    pending = make_id(old, old.head().upper)
-    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
-    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    pending = make_pending(old, store)
     lease = old.lease
     record = lease._record
     assert record is not None
@@ -549,14 +564,7 @@ def test_the_release_of_a_lease_is_no_renewal(world: World, store: MemoryStore) 
         lambda: lease.release(0),
     ]
 
-    class Waiting(TestRuntime):
-        def sleep(self, seconds: float) -> None:
-            if acts:
-                acts.pop(0)()
-            super().sleep(seconds)
-
-    new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
-    schema_change.change(new, 1, 0)
+    change_while(store, world, acts)
     # The thread of a commit goes on after its process has released the lease.
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
 
@@ -567,9 +575,7 @@ def test_a_late_renewal_and_one_that_read_the_old_number_do_not_count_as_two(
     """The request of the first was delayed until the number was set; the process had begun the second before that."""
     old = accepting(store, world, 0, 1)
     commit(old, AddNode("/a", {"v": 1}))
-    pending = make_id(old, old.head().upper)
-    row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
-    store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
+    pending = make_pending(old, store)
     lease, machine = old.lease, old.lease.machine
     record = lease._record
     assert record is not None
@@ -585,14 +591,7 @@ def test_a_late_renewal_and_one_that_read_the_old_number_do_not_count_as_two(
 
     acts = [lambda: store.check_and_write(schema.CLUSTER, schema.LEASE, record.encode(), put), renew]
 
-    class Waiting(TestRuntime):
-        def sleep(self, seconds: float) -> None:
-            if acts:
-                acts.pop(0)()
-            super().sleep(seconds)
-
-    new = Instance.open(store, Waiting(world, mac=2), wanted=SETTINGS)
-    schema_change.change(new, 1, 0)
+    change_while(store, world, acts)
     assert not read
     assert not acts
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)

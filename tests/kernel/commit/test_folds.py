@@ -32,6 +32,17 @@ def crowd(world: World, store: MemoryStore, machines: int) -> None:
         one.close()
 
 
+def after_a_crowd(world: World, store: MemoryStore, machines: int, number: int) -> Instance:
+    """Return an instance that has adjusted a number once, an hour after the last of many processes that have ended."""
+    with Repository(store, owns_store=False, poll_interval=0) as made:
+        made.run(lambda tx: tx.add("/a", {"n": number}))
+    crowd(world, store, machines)
+    last = open_instance(store, world, mac=1)
+    world.advance(3700)
+    adjust(last, 1)
+    return last
+
+
 def test_slots_of_ended_leases_are_folded_after_an_hour(
     world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,12 +90,7 @@ def test_a_collector_deletes_the_slots_that_a_fold_has_emptied(
 ) -> None:
     monkeypatch.setattr(slots, "MANY", 6)
     set_grace(monkeypatch, 0)
-    with Repository(store, owns_store=False, poll_interval=0) as made:
-        made.run(lambda tx: tx.add("/a", {"n": 100}))
-    crowd(world, store, 8)
-    last = open_instance(store, world, mac=1)
-    world.advance(3700)
-    adjust(last, 1)
+    last = after_a_crowd(world, store, 8, 100)
     before = last.require(last.head(), "/a").version
     last.maintain()
     last.poll()
@@ -115,12 +121,7 @@ def test_a_collector_deletes_the_slots_that_a_fold_has_emptied(
 
 def test_a_fold_that_loses_is_dropped(world: World, store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "MANY", 2)
-    with Repository(store, owns_store=False, poll_interval=0) as made:
-        made.run(lambda tx: tx.add("/a", {"n": 0}))
-    crowd(world, store, 4)
-    last = open_instance(store, world, mac=1)
-    world.advance(3700)
-    adjust(last, 1)
+    last = after_a_crowd(world, store, 4, 0)
     view = last.head()
     with Repository(store, owns_store=False, poll_interval=0) as made:
         made.run(lambda tx: tx.set("/a", "n", 7))
