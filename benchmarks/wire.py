@@ -1,26 +1,30 @@
-"""A local relay that counts the bytes between a client and a server."""
+"""A local relay between clients and a server: it counts their bytes, and can be as slow as a longer way."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+import time
+from queue import SimpleQueue
 from types import TracebackType
 
 
 class Relay:
-    """Listen on a free port of 127.0.0.1 and forward to ``host:port``. A context manager.
+    """Listen on a port of 127.0.0.1 (0: any free one) and forward to ``host:port``. A context manager.
 
-    ``sent`` counts the bytes from clients to the server, ``received`` those in the other direction.
+    What arrives is forwarded ``delay`` seconds later. The delay keeps the order, and limits no bandwidth. ``sent`` counts the
+    bytes from clients to the server, ``received`` those in the other direction.
     """
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, delay: float = 0, listen: int = 0) -> None:
         self._target = (host, port)
+        self._delay = delay
         self._lock = threading.Lock()
-        self._open: list[socket.socket] = []
+        self._open: set[socket.socket] = set()
         self.sent = 0
         self.received = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", listen))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="bench-relay", daemon=True).start()
 
@@ -33,23 +37,34 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._target)
-                for sock in (client, server):
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._lock:
-                    self._open += [client, server]
-                for one, other, name in ((client, server, "sent"), (server, client, "received")):
-                    threading.Thread(target=self._forward, args=(one, other, name), daemon=True).start()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        # If the server refuses the connection, the client finds its own closed.
+        with contextlib.suppress(OSError), client, socket.create_connection(self._target) as server:
+            pair = {client, server}
+            for sock in pair:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._open |= pair
+            replies = threading.Thread(target=self._forward, args=(server, client, "received"), daemon=True)
+            replies.start()
+            self._forward(client, server, "sent")
+            replies.join()
+            with self._lock:
+                self._open -= pair
 
     def _forward(self, source: socket.socket, target: socket.socket, name: str) -> None:
+        later: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
+        sender = threading.Thread(target=_send_later, args=(later, target), daemon=True)
+        sender.start()
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 16):
                 with self._lock:
                     setattr(self, name, getattr(self, name) + len(data))
-                target.sendall(data)
-        for sock in (source, target):
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                later.put((time.monotonic() + self._delay, data))
+        later.put((time.monotonic() + self._delay, b""))
+        sender.join()
 
     def __enter__(self) -> Relay:
         return self
@@ -65,3 +80,15 @@ class Relay:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
                 sock.close()
+
+
+def _send_later(later: SimpleQueue[tuple[float, bytes]], target: socket.socket) -> None:
+    """Send each piece of data at its time; empty data ends this direction of the connection."""
+    with contextlib.suppress(OSError):
+        while True:
+            due, data = later.get()
+            time.sleep(max(due - time.monotonic(), 0))
+            if not data:
+                target.shutdown(socket.SHUT_WR)
+                return
+            target.sendall(data)
