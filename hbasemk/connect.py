@@ -67,7 +67,9 @@ def connect(
     of the URL or keyword arguments; keyword arguments take precedence. Raises InvalidValueError for a URL with a part that
     has no meaning, TypeError for anything but a str (a path object too: the URL names the kind of store), and StoreError if
     the store cannot be used. ``schema_version`` is the schema number of the application that this process accepts, or a range
-    of them (None: all); SchemaVersionError is raised if the repository has another one.
+    of them (None: all); SchemaVersionError is raised if the repository has another one. A new repository begins with the number
+    that ``schema_version`` names, or with 0 if it is None or several numbers. If several numbers do not contain 0,
+    SchemaVersionError is raised, and nothing is created.
 
     ``splits`` and ``compression`` apply to HBase, when tables are created. The table of nodes is divided into regions at the
     paths in ``splits``, and the table of blobs into as many regions. ``compression`` is the name of a codec, such as ``GZ``.

@@ -55,8 +55,9 @@ class Repository:
     does not retry. ``cache_bytes`` bounds the cache of nodes and lists of children; 0 disables it. ``settings`` apply only
     when the repository is created. ``schema_version`` is the schema number of the application that this process accepts, or
     a range of them (None: all). SchemaVersionError is raised if the repository has another one, and later by commits, a few
-    seconds after it has changed. ``collect`` says whether this process, while it commits, deletes old revisions in the
-    background (:attr:`retention`).
+    seconds after it has changed. A new repository begins with the number that it names, or with 0 for None and several numbers;
+    SchemaVersionError is raised if these do not contain 0. ``collect`` says whether this process, while it commits, deletes old
+    revisions in the background (:attr:`retention`).
     """
 
     def __init__(

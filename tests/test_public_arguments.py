@@ -51,7 +51,7 @@ FINE: dict[str, Callable[[Any], bool]] = {
     "until": lambda value: value is None,
     "base": lambda value: value is None,
     "version": lambda value: value is None,
-    "schema_version": lambda value: value is None,
+    "schema_version": lambda value: value is None or value == 1,
     "new": lambda value: value == 1,
     "expected": lambda value: False,
     "if_version": lambda value: value is None,

@@ -130,14 +130,14 @@ class Instance:
     ) -> Opened:
         """Open the repository in a store. If there is none and ``create`` is True, create it.
 
-        ``accepted`` are the schema numbers with which the instance may commit (None: all, and the number is not read).
-        Raises SchemaVersionError for another number.
+        ``accepted`` are the schema numbers with which the instance may commit (None: all, and the number is not read). If it is
+        one number, a new repository begins with it, else with 0. Raises SchemaVersionError for another number.
         Raises StoreUnusableError if there is none and ``create`` is False, or if its tables have the wrong structure.
         Raises FormatError if a newer version wrote it. A repository is never created in a read-only store.
         """
         retrying = RetryingStore(store, runtime)
         if create and not store.read_only:
-            found, watermark, created = settings.create(retrying, wanted or Settings())
+            found, watermark, created = settings.create(retrying, wanted or Settings(), accepted)
         else:
             (found, watermark), created = settings.require(retrying), False
         if accepted is not None:

@@ -13,12 +13,14 @@ from typing import Final, TypeAlias, Union
 from hbasemk.errors import SchemaVersionError
 from hbasemk.format import schema
 from hbasemk.format.limits import shown
-from hbasemk.store.abc import Get, Row, Store
+from hbasemk.store.abc import Get, NewCell, Row, Store
 
 Accepted: TypeAlias = Union[int, range]  # noqa: UP007 - evaluated at run time on 3.10
 """The number that a process accepts, or several."""
 LARGEST: Final = 2**63 - 1
 _CELL: Final = Get(schema.SETTINGS_ROW, columns=(schema.SCHEMA_VERSION,))
+_CREATED: Final = bytes(16)
+"""The nonce of a new repository's number. Other processes do not write such a number, because all other nonces are random."""
 
 
 def encode(number: int, nonce: bytes) -> bytes:
@@ -55,6 +57,26 @@ def read(store: Store) -> int:
 def accepts(accepted: Accepted | None, found: int) -> bool:
     """Return whether a process accepts the number that was found; None accepts all."""
     return accepted is None or (found == accepted if isinstance(accepted, int) else found in accepted)
+
+
+def first_cells(accepted: Accepted | None, location: str) -> list[NewCell]:
+    """Return the cell of the number with which a process creates a repository; no cell for the number 0.
+
+    A process that accepts only one number creates the repository with it, any other process with 0. Raises SchemaVersionError if
+    the process accepts several numbers without 0.
+    """
+    if accepted is None or accepts(accepted, 0):
+        return []
+    first, last = (accepted, accepted) if isinstance(accepted, int) else (accepted[0], accepted[-1])
+    if first != last:
+        raise SchemaVersionError(
+            f"there is no repository at {location}. A new one begins with the schema number 0, and this process accepts "
+            f"{_described(accepted)} (schema_version). Name one number, and connect creates the repository with it. Nothing was "
+            "created.",
+            found=0,
+            expected=accepted,
+        )
+    return [NewCell(*schema.SCHEMA_VERSION, encode(first, _CREATED))]
 
 
 def require(found: int, accepted: Accepted | None, location: str) -> None:

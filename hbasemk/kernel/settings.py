@@ -18,6 +18,8 @@ from hbasemk.format.horizon import Horizon
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims
+from hbasemk.kernel import schema_version
+from hbasemk.kernel.schema_version import Accepted
 from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Store
 
 FORMAT: Final = 2
@@ -212,18 +214,21 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     return settings, watermark
 
 
-def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark, bool]:
+def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> tuple[Settings, Watermark, bool]:
     """Create the repository unless it exists, or complete an interrupted creation.
 
     Returns its settings and watermark, and whether this call has created or completed it.
     If the repository already exists, its settings may differ from ``wanted``. The function chooses ``root_revision``
     itself. Raises InvalidValueError for settings that no repository can have, because they cannot be changed later: see
     :meth:`Settings.check`. By the store's clock, the epoch must also lie in the past and leave at least a year of
-    revision ids: see :func:`possible_epochs_ms`.
+    revision ids: see :func:`possible_epochs_ms`. ``accepted`` are the schema numbers of the process;
+    :func:`schema_version.first_cells` says with which one a new repository begins. Raises SchemaVersionError, before anything is
+    written, if it is none of them.
     """
     wanted.check()
     # An existing repository of another format must be refused before anything is written.
     settings, watermark = _read_if_any(store)
+    number = schema_version.first_cells(accepted, store.location) if settings is None else []
     now_ms = store.clock_ms()
     if settings is None and now_ms is not None:
         # Where the time is known without tables, an impossible epoch creates none.
@@ -239,7 +244,7 @@ def create(store: Store, wanted: Settings) -> tuple[Settings, Watermark, bool]:
             format=FORMAT,
         )
         retention = NewCell(*schema.RETENTION, str(DEFAULT_RETENTION_MS).encode())
-        cells = [NewCell(*schema.SETTINGS, new.encode()), retention]
+        cells = [NewCell(*schema.SETTINGS, new.encode()), retention, *number]
         store.check_and_write(schema.CLUSTER, schema.SETTINGS, None, Put(schema.SETTINGS_ROW, cells))
         settings, watermark = read(store)
         created = settings == new

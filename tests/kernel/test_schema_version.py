@@ -174,6 +174,7 @@ def test_connect_takes_the_number(url: str) -> None:
 
 
 def test_any_number_from_one_on_is_a_range_like_others(url: str) -> None:
+    connect(url, poll_interval=0).close()
     with pytest.raises(SchemaVersionError, match="schema number 0, and this process accepts 1 to 9223372036854775807"):
         connect(url, poll_interval=0, schema_version=range(1, 2**63))
     for wrong in (range(2**64), range(-1, 2**63), range(2**63, 0, -1), range(5, 5)):
