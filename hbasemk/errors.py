@@ -173,8 +173,8 @@ class ConflictError(HbasemkError):
 
     ``path`` and ``column`` name the first conflict. ``column`` is a text such as ``property 'title'`` or ``child 'news'``, or
     ``existence`` if the other revision added or removed the node, or ``content`` if it changed a node that this commit removes
-    or adds again. ``revision`` is this commit's id, None for a serializable transaction that only read; ``other`` is the id of
-    the revision that won. Both are in text form.
+    or adds again. ``revision`` is this commit's id, None for a commit that changes nothing, such as a
+    serializable transaction that only read; ``other`` is the id of the revision that won. Both are in text form.
     """
 
     path: str

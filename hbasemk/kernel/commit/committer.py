@@ -185,7 +185,7 @@ class Committer(Committing):
         column = _column_text(conflict.column)
         mine, other = revisions.to_text(revision), revisions.to_text(conflict.other)
         winner = other if conflict.other != revision else "an earlier commit that aborted it"
-        loser = f"revision {mine}" if revision else "a transaction that only read"
+        loser = f"revision {mine}" if revision else "a commit that changes nothing"
         return ConflictError(
             f"{loser} conflicts with {winner} over {shortened(column)} of {shortened(conflict.path)}; the commit was "
             f"rolled back. {advice}",

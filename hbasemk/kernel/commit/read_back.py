@@ -170,7 +170,7 @@ class ReadBack(Committing):
     ) -> Conflict | None:
         """Run steps 7 to 9; return None, or the conflict over which the revision must abort.
 
-        ``revision`` is 0 for a transaction that only read; it aborts no other revision. A conflict with ``other`` 0 means
+        ``revision`` is 0 for a commit that changes nothing; it aborts no other revision. A conflict with ``other`` 0 means
         that a property would have the name of a child. ``read`` has the rows of ``probes.first``, if they were read with the
         call that wrote the cells.
         """

@@ -232,8 +232,11 @@ def test_a_value_that_a_branch_repeats_must_be_unchanged_on_trunk(
     change(branch)
     one.run(lambda tx: tx.set("/n", "x", 2))
     after = tree(one)
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError) as caught:
         branch.merge()
+    mine = caught.value.revision
+    loser = "a commit that changes nothing" if mine is None else f"revision {mine}"
+    assert str(caught.value).startswith(f"{loser} conflicts with {caught.value.other} over property 'x' of /n")
     assert tree(one) == after
     assert branch.rebase() == ["/n/:conflict"]
     assert branch.head["/n/:conflict/changeChangedProperty"]["x"] == 1
