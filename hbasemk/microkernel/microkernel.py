@@ -69,7 +69,9 @@ class MicroKernel:
     def wait_for_commit(self, old_head: str | None, timeout_ms: int) -> str:
         """Wait until the head differs from ``old_head``, at most ``timeout_ms``; return the head in both cases.
 
-        Without an ``old_head`` (None), or if it has been collected, return the current head immediately.
+        Without an ``old_head`` (None), or if it has been collected, return the current head immediately. Raises
+        UnknownRevisionError for a revision that does not exist, or of a branch whose data is deleted: no head is ever one of
+        these.
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self._instance()

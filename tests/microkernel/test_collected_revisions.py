@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hbasemk import MicroKernel, RevisionCollectedError
+from hbasemk import MicroKernel, RevisionCollectedError, UnknownRevisionError
 from hbasemk.check import IntegrityCheck
 from hbasemk.repository import instance_of
 from tests.support.microkernel import collect_after
@@ -27,6 +27,17 @@ def test_waiting_from_a_collected_revision_returns_the_head(writer_and_reader: t
     with pytest.raises(RevisionCollectedError):
         kernel.node_exists("/a", old)
     assert kernel.wait_for_commit(old, 60_000) == kernel.wait_for_commit(old, 0) == head
+
+
+def test_waiting_from_a_revision_of_a_deleted_branch_is_an_error(
+    writer_and_reader: tuple[MicroKernel, MicroKernel],
+) -> None:
+    writer, kernel = writer_and_reader
+    branch = writer.commit("", '+"/a":{}', writer.branch())
+    writer.merge(branch)
+    writer.repository.sweep_branches(0)
+    with pytest.raises(UnknownRevisionError, match="or its branch has ended and its data has been deleted"):
+        kernel.wait_for_commit(branch, 60_000)
 
 
 def test_a_journal_from_the_oldest_snapshot_says_that_its_first_entry_has_no_changes(

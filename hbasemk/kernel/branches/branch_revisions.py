@@ -171,6 +171,6 @@ class BranchRevisions:
         text = revisions.to_text(revision)
         return UnknownRevisionError(
             f"the repository at {self._store.location} has no branch revision {text}: it never existed, belongs to another "
-            "repository, or its branch was abandoned and swept",
+            "repository, or its branch has ended and its data has been deleted",
             revision=text,
         )

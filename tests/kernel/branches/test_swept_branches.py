@@ -171,6 +171,9 @@ def test_a_snapshot_of_a_branch_that_is_deleted_is_an_error_not_the_state_of_tru
         with pytest.raises(UnknownRevisionError, match="its branch has ended") as caught:
             read()
         assert caught.value.revision == revisions.to_text(at)
+    for instance in (reader, open_instance(store, world, mac=4)):
+        with pytest.raises(UnknownRevisionError, match="or its branch has ended and its data has been deleted"):
+            instance.at(at)
 
 
 @pytest.mark.parametrize("how", ["open", "merged", "rebased", "abandoned"])
