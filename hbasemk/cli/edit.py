@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from hbasemk.transaction import Transaction
 
 MESSAGE = click.option("-m", "--message", default="", help="The commit message; `hbasemk log` shows it.")
+
+
+FLOAT_DIGITS = 17
+"""A float has a spelling with at most so many significant digits."""
 
 
 class Version(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -305,22 +311,35 @@ def adjust(session: Session, path: str, name: str, by: str, version: str | None,
     """Add a number to a property of a node.
 
     Adds BY to the property NAME of the node at PATH; an absent property counts as 0. This does not conflict with other processes
-    that adjust or set the property at the same time.
+    that adjust or set the property at the same time. An integer is exact. Any other number is rounded to a float; one with more
+    digits than a float distinguishes is refused.
     """
+    amount = _amount(by)
+    _change(session, lambda tx: tx.adjust(path, name, amount, if_version=_expected(version)), message)
+
+
+def _amount(text: str) -> int | float:
+    """Convert the amount of an adjust; raise a usage error for one that is no number, or that a float would not keep."""
     from hbasemk.format import limits
 
-    wrong = f"BY must be an integer or a finite number, got {limits.shown(by)}"
-    if not _is_number(by):
+    wrong = f"BY must be an integer or a finite number, got {limits.shown(text)}"
+    if not _is_number(text):
         raise click.UsageError(wrong)
     try:
-        amount: int | float = int(by)
+        return int(text)
     except ValueError as error:
         if "digits" in str(error):
-            raise click.UsageError(f"{limits.shown(by)} has more than {limits.MAX_DIGITS} digits") from None
-        amount = float(by)
-        if not math.isfinite(amount):
-            raise click.UsageError(wrong) from None
-    _change(session, lambda tx: tx.adjust(path, name, amount, if_version=_expected(version)), message)
+            raise click.UsageError(f"BY has more than {limits.MAX_DIGITS} digits: {limits.shown(text)}") from None
+    amount = float(text)
+    if not math.isfinite(amount):
+        raise click.UsageError(wrong)
+    digits = re.split("[eE]", text)[0].replace(".", "").lstrip("+-").strip("0")
+    if digits and (not amount or (len(digits) > FLOAT_DIGITS and Decimal(text) != Decimal(amount))):
+        raise click.UsageError(
+            f"BY would be rounded from {limits.shown(text)} to the float {amount!r}: use a number with at most {FLOAT_DIGITS} "
+            "significant digits that is not too close to 0, or an integer"
+        )
+    return amount
 
 
 @click.command("rm")

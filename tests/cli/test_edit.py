@@ -145,6 +145,49 @@ def test_adjust_refuses_an_amount_that_is_not_a_finite_number(run: Run, tree: No
     assert "BY must be an integer or a finite number" in ran.err or "digits" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("by", "amount"),
+    [
+        ("0.1", 0.1),
+        ("1.10", 1.1),
+        ("-1e3", -1000.0),
+        ("0.10000000000000001", 0.1),
+        ("0.50000000000000000000", 0.5),
+        ("000000000000000000000000.5", 0.5),
+        ("0.0000000000000000000001", 1e-22),
+        ("9.3132257461547851562500e-10", 2**-30),
+        ("0.0000000004656612873077392578125", 2**-31),
+        ("123456789012345678901234567890", 123456789012345678901234567890),
+        ("0e9", None),
+        ("-0.0", None),
+        ("-0.000e-9999999999999999999999", None),
+    ],
+)
+def test_adjust_takes_each_number_that_a_float_keeps(
+    run: Run, tree: None, url: str, by: str, amount: float | None
+) -> None:
+    assert run("adjust", "/c", "stock", by).code == DONE
+    with connect(url) as repository:
+        assert repository.head["/c"].get("stock", 0) == (amount or 0)
+
+
+@pytest.mark.parametrize(
+    ("by", "rounded"),
+    [
+        ("0.12345678901234567890", "0.12345678901234568"),
+        ("100000000000000000000.5", "1e+20"),
+        ("-12345678901234567890e0", "-1.2345678901234567e+19"),
+        ("1e-400", "0.0"),
+        ("1e-9999999999999999999999", "0.0"),
+    ],
+)
+def test_adjust_refuses_to_round_away_digits(run: Run, tree: None, by: str, rounded: str) -> None:
+    ran = run("adjust", "/c", "stock", by)
+
+    assert ran.code == USAGE
+    assert f"BY would be rounded from '{by}' to the float {rounded}: use a number with at most 17" in ran.err
+
+
 def test_adjust_takes_an_expected_version(run: Run, tree: None) -> None:
     version = run("cat", "/c", "--show-version").out.strip()
 
