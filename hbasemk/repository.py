@@ -6,7 +6,7 @@ import datetime
 import os
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Final, NoReturn, TypeVar
 
 from hbasemk import arguments, checkpoint, open_branch, options
@@ -213,15 +213,24 @@ class Repository:
         check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)
 
-    def adjust(self, path: str, name: str, by: int | float, message: str = "") -> str:
+    def adjust(
+        self,
+        path: str,
+        name: str,
+        by: int | float,
+        message: str = "",
+        *,
+        if_version: str | EllipsisType | None = ...,
+    ) -> str:
         """Add ``by`` to the number in the property ``name`` of the node at ``path``, in one commit; return its revision.
 
-        ``message`` describes the commit. See :meth:`Transaction.adjust`. If ``by`` is 0, nothing changes, and the result is
+        ``message`` describes the commit. ``if_version`` is the expected version of the node (``...``: any); with another one,
+        VersionMismatchError is raised. See :meth:`Transaction.adjust`. If ``by`` is 0, nothing changes, and the result is
         the revision of the head.
         """
 
         def change(tx: Transaction) -> Transaction:
-            tx.adjust(path, name, by)
+            tx.adjust(path, name, by, if_version=if_version)
             return tx
 
         revision = self.run(change, message).revision

@@ -326,3 +326,17 @@ def test_other_bad_expectations_are_refused_at_once(two: tuple[Repository, Repos
         first.run(lambda tx: tx.expect("/a", UNKNOWN))
     with pytest.raises(VersionMismatchError, match=f"no node at /none in revision .*, but its version .* {UNKNOWN}"):
         first.run(lambda tx: tx.set("/none", "p", 1, if_version=UNKNOWN))
+
+
+def test_an_adjust_by_one_call_expects_a_version(two: tuple[Repository, Repository]) -> None:
+    first, other = two
+    right = version(first, "/a")
+    revision = first.adjust("/a", "p", 2, "two", if_version=right)
+    assert first.at(revision)["/a"]["p"] == 3
+    for stale in (right, None):
+        with pytest.raises(VersionMismatchError) as caught:
+            other.adjust("/a", "p", 2, if_version=stale)
+        assert (caught.value.expected, caught.value.found) == (stale, version(other, "/a"))
+    with pytest.raises(VersionMismatchError):
+        first.adjust("/a", "p", 0, if_version=right)
+    assert other.head["/a"]["p"] == 3
