@@ -48,6 +48,14 @@ class Version(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return str(value)
 
 
+class VersionOrNone(Version):
+    """The version of a node, or the word ``none``, which means that there must be no node."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return NO_NODE if value == NO_NODE else super().convert(value, param, ctx)
+
+
+NO_NODE = "none"
 IF_VERSION = click.option(
     "--if-version",
     "version",
@@ -59,7 +67,9 @@ IF_VERSION = click.option(
 
 def _expected(version: str | None) -> Any:
     """Return the argument ``if_version`` for the option."""
-    return ... if version is None else version
+    if version is None:
+        return ...
+    return None if version == NO_NODE else version
 
 
 def _change(session: Session, change: Callable[[Transaction], None], message: str) -> None:
@@ -252,7 +262,14 @@ def _is_number(text: str) -> bool:
 )
 @click.option("--unset", is_flag=True, help="Remove the property NAME.")
 @click.option("--create", is_flag=True, help="Add the node if it does not exist.")
-@IF_VERSION
+@click.option(
+    "--if-version",
+    "version",
+    type=VersionOrNone(),
+    metavar="VERSION",
+    help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3. With "
+    "--create, `none` means: only if there is no node.",
+)
 @MESSAGE
 @click.pass_obj
 def set_(
@@ -276,6 +293,8 @@ def set_(
     """
     if unset == (value is not None):
         raise click.UsageError(f"expected either a VALUE or --unset, got {'both' if unset else 'neither'}")
+    if version == NO_NODE and not create:
+        raise click.UsageError("--if-version none requires that there is no node, so it needs --create")
     from hbasemk.format import limits
 
     converted: Any = None

@@ -127,6 +127,20 @@ def test_set_can_remove_a_property_and_create_a_node(run: Run, tree: None, url: 
     assert run("log", "-n", "1", "--output", "json").json["message"] == "made"
 
 
+def test_set_can_require_that_there_is_no_node(run: Run, tree: None, url: str) -> None:
+    new = ("set", "/a/new", "x", "1", "--create", "--if-version", "none")
+    assert run(*new).code == DONE
+    refused = run(*new)
+    assert (refused.code, refused.out) == (CONFLICT, "")
+    assert "the node /a/new has version" in refused.err
+    with connect(url) as repository:
+        assert dict(repository.head["/a/new"]) == {"x": "1"}
+    for command in (("set", "/d", "x", "1"), ("rm", "/a"), ("mv", "/a", "/d"), ("adjust", "/c", "n", "1")):
+        assert run(*command, "--if-version", "none").code == USAGE
+    assert "needs --create" in run("set", "/d", "x", "1", "--if-version", "none").err
+    assert run("set", "/a/new", "x", "2", "--create", "--if-version", "0" * 24).code == CONFLICT
+
+
 def test_adjust_adds_to_a_number_and_creates_it(run: Run, tree: None, url: str) -> None:
     assert run("adjust", "/c", "stock", "5").code == DONE
     assert run("adjust", "/c", "stock", "-2", "-m", "sold").code == DONE
