@@ -180,7 +180,7 @@ def upgrade(session: Session, wanted: int | None) -> None:
     else:
         what = f"upgraded from format {done.before} to format {done.after}"
     facts: dict[str, Any] = {"location": location, "format": done.after, "done": what}
-    if done.numbered or done.aborted:
+    if session.json or done.numbered or done.aborted:
         facts.update({"revisions numbered": done.numbered, "pending revisions aborted": done.aborted})
     session.facts(facts)
 

@@ -54,6 +54,9 @@ def test_the_command_says_what_it_did(old: str, capsys: pytest.CaptureFixture[st
     code, out, err = run_captured(capsys, "--url", old, "upgrade")
     assert (code, err) == (0, "")
     assert "nothing to do: the repository has format 2" in out
+    assert "aborted" not in out
+    done = json.loads(run_captured(capsys, "--url", old, "--output", "json", "upgrade")[1])
+    assert (done["revisions_numbered"], done["pending_revisions_aborted"]) == (0, 0)
     code, out, err = run_captured(capsys, "--url", old, "--output", "json", "status")
     assert (code, json.loads(out)["format"]) == (0, 2)
     with connect(old, create=False, poll_interval=0) as repo:
