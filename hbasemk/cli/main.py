@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -33,20 +34,28 @@ class _PipeBroke(Exception):
     """Carry a BrokenPipeError past click, which would exit with 1 for any broken pipe."""
 
 
+@contextlib.contextmanager
+def _output_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _PipeBroke from error
+    except click.exceptions.Exit:
+        # --help and --version end so. Without standard output, click has printed nothing.
+        output.require_standard_output()
+        raise
+
+
 class PipeErrors(click.Command):
-    """A command that lets :func:`main` handle broken pipes."""
+    """A command that lets :func:`main` handle broken pipes, and a standard output that is closed."""
 
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
-        try:
+        with _output_errors():
             return super().make_context(*arguments, **options)
-        except BrokenPipeError as error:
-            raise _PipeBroke from error
 
     def invoke(self, context: click.Context) -> Any:
-        try:
+        with _output_errors():
             return super().invoke(context)
-        except BrokenPipeError as error:
-            raise _PipeBroke from error
 
 
 class _Group(PipeErrors, click.Group):

@@ -21,7 +21,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TextIO
 
 import click
 
@@ -147,10 +147,15 @@ def print_json(text: str, end: str = "\n") -> None:
     _write(text + end)
 
 
-def _write(piece: str | bytes) -> None:
-    stream = sys.stdout
-    if stream is None:
+def require_standard_output() -> TextIO:
+    """Return standard output; raise OSError if it is closed."""
+    if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), STANDARD_OUTPUT)
+    return sys.stdout
+
+
+def _write(piece: str | bytes) -> None:
+    stream = require_standard_output()
     with _without_bar(stream), _named_errors(stream):
         if isinstance(piece, str):
             stream.write(piece)

@@ -370,7 +370,10 @@ def test_messages_that_cannot_be_written_change_no_exit_code(place: Place, line:
     assert ran.returncode == code
 
 
-@pytest.mark.parametrize("line", ["ls", "set /a n 7", "blob get {blob}", "cat /a -p n"])
+@pytest.mark.parametrize(
+    "line",
+    ["ls", "set /a n 7", "blob get {blob}", "cat /a -p n", "--version", "--help", "ls --help", "blob get --help"],
+)
 def test_a_closed_standard_output_is_an_error(place: Place, line: str) -> None:
     words = " ".join(word.format(**vars(place)) for word in line.split())
     script = f"{sys.executable} -m hbasemk {words} >&-"
