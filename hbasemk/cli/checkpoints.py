@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +15,7 @@ from hbasemk.errors import CheckpointError
 
 if TYPE_CHECKING:
     from hbasemk.checkpoint import Checkpoint
+    from hbasemk.repository import Repository
 
 
 @click.group("checkpoint")
@@ -45,11 +46,13 @@ def make(session: Session, lifetime: float, revision: str | datetime | None, mes
 def list_checkpoints(session: Session) -> None:
     """List the checkpoints.
 
-    Prints a line for each: its name, its time of expiry by the store's clock, and its message. JSON output has the fields name,
-    revision, until and message.
+    Prints a line for each: its name, its time of expiry by the store's clock, and its message. "(expired)" follows a time that
+    has passed: the checkpoint keeps nothing, and the hourly maintenance removes it. JSON output has the fields name, revision,
+    until, expired and message.
     """
     with session.open() as repository:
-        _show(session, repository.checkpoints())
+        for fields in all_fields(session, repository):
+            session.rows([list(fields.values())], list(fields))
 
 
 @checkpoint.command("extend")
@@ -95,20 +98,35 @@ def _find(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint:
     return found
 
 
-def fields_of(session: Session, checkpoint: Checkpoint) -> dict[str, str]:
+def all_fields(session: Session, repository: Repository) -> list[dict[str, Any]]:
+    """Return what commands show of all checkpoints."""
+    from hbasemk.kernel import checkpoints
+    from hbasemk.repository import instance_of
+
+    found = repository.checkpoints()
+    now_ms = checkpoints.earliest_ms(instance_of(repository)) if found else 0
+    return [_fields_of(session, one, now_ms) for one in found]
+
+
+def _fields_of(session: Session, checkpoint: Checkpoint, now_ms: int = 0) -> dict[str, Any]:
     """Return what commands show of a checkpoint, by the names of its attributes. Its name begins with the revision."""
-    revision = {"revision": checkpoint.revision} if session.json else {}
-    return {
-        "name": checkpoint.name,
-        **revision,
-        "until": output.moment(checkpoint.until.timestamp() * 1000),
-        "message": session.message(checkpoint.message),
-    }
+    until_ms = round(checkpoint.until.timestamp() * 1000)
+    until, is_expired = output.moment(until_ms), until_ms <= now_ms
+    message = session.message(checkpoint.message)
+    if session.json:
+        return {
+            "name": checkpoint.name,
+            "revision": checkpoint.revision,
+            "until": until,
+            "expired": is_expired,
+            "message": message,
+        }
+    return {"name": checkpoint.name, "until": f"{until} (expired)" if is_expired else until, "message": message}
 
 
 def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
     for one in checkpoints:
-        fields = fields_of(session, one)
+        fields = _fields_of(session, one)
         session.rows([list(fields.values())], list(fields))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.checkpoints import fields_of
+from hbasemk.cli.checkpoints import all_fields
 from hbasemk.cli.collection import shown
 from hbasemk.cli.output import first_line, moment
 from hbasemk.cli.session import NULL, Integer, Session, at
@@ -272,7 +272,7 @@ def status(session: Session) -> None:
                 "collection is behind by": f"{collection.behind_ms / 1000:.0f} s",
                 "collection stopped by": collection.problem,
                 "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
-                "checkpoints": [fields_of(session, one) for one in repository.checkpoints()],
+                "checkpoints": all_fields(session, repository),
                 "leases": [
                     {
                         "machine": f"{lease.machine:04x}",

@@ -171,6 +171,14 @@ def all_of(instance: Instance) -> list[Checkpoint]:
     return found
 
 
+def earliest_ms(instance: Instance) -> int:
+    """Return the earliest time, in ms since 1970, that the store's clock can show now. At most two round trips.
+
+    A checkpoint has expired if its ``until_ms`` is not later.
+    """
+    return instance.checkpoint_cells.earliest_ms()
+
+
 def view_of(instance: Instance, revision: int) -> View | None:
     """Return the view that checkpoints keep of a revision now; None if none keeps one. Two to four round trips."""
     return instance.checkpoint_cells.read_view(revision)

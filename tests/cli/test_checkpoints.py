@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -77,11 +78,33 @@ def test_json_has_the_fields_of_the_python_api(made: Made) -> None:
     with connect(made.url) as repository:
         (found,) = repository.checkpoints()
     until = output.moment(found.until.timestamp() * 1000)
-    expected = {"name": found.name, "revision": found.revision, "until": until, "message": found.message}
+    expected = {
+        "name": found.name,
+        "revision": found.revision,
+        "until": until,
+        "expired": False,
+        "message": found.message,
+    }
     for arguments in (("list",), ("extend", found.name, "1s")):
         _, out, _ = made.run("checkpoint", *arguments, "--output", "json")
         assert json.loads(out) == expected
     assert json.loads(made.run("status", "--output", "json")[1])["checkpoints"] == [expected]
+
+
+def test_expired_checkpoints_are_marked(made: Made) -> None:
+    def shown(command: str) -> list[str]:
+        return [line.strip() for line in made.run(*command.split())[1].splitlines() if "-" in line and "past" in line]
+
+    name, until, _ = made.run("checkpoint", "make", "0.001s", "-m", "past")[1].split("\t")
+    assert made.run("checkpoint", "make", "1h", "-m", "new")[0] == 0
+    time.sleep(0.1)
+    assert shown("checkpoint list") == [f"{name}\t{until} (expired)\tpast"]
+    assert f"{name}  {until} (expired)  past" in shown("status")
+    listed = [json.loads(line) for line in made.run("checkpoint", "list", "--output", "json")[1].splitlines()]
+    assert [(one["message"], one["expired"]) for one in listed] == [("past", True), ("new", False)]
+    assert listed[0]["until"] == until
+    assert json.loads(made.run("status", "--output", "json")[1])["checkpoints"] == listed
+    assert made.run("checkpoint", "release", name)[0] == 0
 
 
 @pytest.mark.parametrize(
