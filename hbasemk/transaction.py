@@ -23,6 +23,7 @@ from hbasemk.kernel.commit.operations import (
     MoveNode,
     Operation,
     RemoveNode,
+    SetEncoded,
     SetProperty,
 )
 from hbasemk.kernel.commit.staged_node import StagedNode
@@ -365,6 +366,11 @@ def load_encoded(transaction: Transaction, valid: Sequence[str]) -> dict[str, di
 def add_encoded(transaction: Transaction, path: str, properties: Mapping[str, bytes]) -> None:
     """Add a node at a valid path, with properties that are encoded already; see :meth:`Transaction.add`."""
     transaction._take(AddEncoded(path, properties))
+
+
+def set_encoded(transaction: Transaction, path: str, name: str, data: bytes) -> None:
+    """Set a property of a valid name to a value that is encoded already, and may be beyond the limits."""
+    transaction._take(SetEncoded(path, name, data))
 
 
 def run_on_head(

@@ -18,17 +18,18 @@ from hbasemk.format import paths, revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState, decode_properties
-from hbasemk.format.values import Encoded, blobs_of, encode
+from hbasemk.format.values import Encoded, blobs_of
 from hbasemk.interrupts import Deferred
 from hbasemk.kernel.retry import TimeLimit
 from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import view_of
-from hbasemk.transaction import Transaction, add_encoded, load_encoded
+from hbasemk.transaction import Transaction, add_encoded, load_encoded, set_encoded
 from hbasemk.transfer import own_files
 from hbasemk.transfer.json.blob_copy import copy_blobs
 from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.json.surplus import Surplus
+from hbasemk.transfer.json.values import encode_any, is_long
 from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
 
@@ -259,7 +260,7 @@ class JsonImport:
                     path=path,
                 )
             # For equal values this writes nothing, but the commit depends on them.
-            tx.update(path, decode_properties(path, wanted))
+            _set_all(tx, path, wanted)
         return added, changed
 
     # --- the comparison ---------------------------------------------------------------------------------------
@@ -298,6 +299,15 @@ class JsonImport:
         return state.created == state.revision and state.created in self._revisions
 
 
+def _set_all(tx: Transaction, path: str, wanted: Encoded) -> None:
+    """Set the wanted properties of an existing node."""
+    decoded = decode_properties(path, wanted)
+    tx.update(path, {name: value for name, value in decoded.items() if not is_long(value)})
+    for name, value in decoded.items():
+        if is_long(value):
+            set_encoded(tx, path, name, wanted[name])
+
+
 def _surplus(path: str) -> str:
     return f"{path}: is in the tree, but not in the file; the import leaves it there"
 
@@ -309,7 +319,7 @@ def _is_same(path: str, there: Encoded, wanted: Encoded) -> bool:
 
 def _normal(path: str, stored: Encoded) -> Encoded:
     """Return stored properties as this version encodes them; raise FormatError for a damaged one."""
-    return {name: encode(value) for name, value in decode_properties(path, stored).items()}
+    return {name: encode_any(value) for name, value in decode_properties(path, stored).items()}
 
 
 def _missing(repository: Repository, nodes: Iterable[Encoded]) -> Iterator[str]:

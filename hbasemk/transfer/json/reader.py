@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, NoReturn
 from hbasemk.errors import HbasemkError, InvalidValueError, LimitError
 from hbasemk.format import paths
 from hbasemk.format.values import Encoded, encode
-from hbasemk.transfer.json.values import decoder, from_json, object_decoder
+from hbasemk.transfer.json.values import decoder, encode_any, from_json
 
 PIECE: Final = 1 << 20
 """The bytes of one read."""
@@ -149,7 +149,7 @@ class _Reader:
             self._take(":")
             parsed = self._value()
             try:
-                value = encode(from_json(parsed))
+                value = encode_any(from_json(parsed))
                 found[paths.check_name(name)] = value
             except HbasemkError as error:
                 self._fail(f"in the property {name[:80]!r}: {error}")
@@ -159,7 +159,7 @@ class _Reader:
     def _properties_at_once(self) -> Encoded | None:
         """Read the properties if all of them are in the present piece of the text, and valid; else read nothing."""
         try:
-            parsed, end = object_decoder.raw_decode(self._text, self._at)
+            parsed, end = decoder.raw_decode(self._text, self._at)
             if not isinstance(parsed, dict):
                 return None
             found = {

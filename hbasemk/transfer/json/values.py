@@ -13,11 +13,12 @@ import math
 import re
 from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quote
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeGuard
 
 from hbasemk.errors import InvalidValueError, LimitError
+from hbasemk.format import exact, limits
 from hbasemk.format.limits import shown
-from hbasemk.format.values import BlobRef, Json, Scalar, Value
+from hbasemk.format.values import BlobRef, Json, Scalar, Value, encode
 from hbasemk.jsop import Number
 
 _LONGEST_DECIMAL: Final = 14_000
@@ -76,6 +77,25 @@ def from_json(parsed: object) -> Value:
     if isinstance(parsed, list):
         return [_scalar(element) for element in parsed]
     return _scalar(parsed)
+
+
+def encode_any(value: Value) -> bytes:
+    """Encode a property value of an export. An integer may have more digits than a program may store: adjusts can make such ones.
+
+    Raises LimitError for a value that exceeds another limit.
+    """
+    if not is_long(value):
+        return encode(value)
+    if value.bit_length() // 8 + 2 > limits.MAX_VALUE:
+        raise LimitError(
+            f"an int of {value.bit_length()} bits has more than {limits.MAX_VALUE} bytes, which is the limit"
+        )
+    return exact.encode(value)
+
+
+def is_long(value: Value) -> TypeGuard[int]:
+    """Return whether a value is an integer with more digits than a program may store."""
+    return isinstance(value, int) and limits.is_long_int(value)
 
 
 def _keeps_its_spelling(text: str) -> bool:
@@ -145,9 +165,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-decoder: Final = json.JSONDecoder(parse_int=_integer, parse_float=_real, parse_constant=refuse_constant)
-"""Reads JSON; a number becomes the ``int`` or ``float`` that is written with this spelling, or else a :class:`Number`."""
-object_decoder: Final = json.JSONDecoder(
+decoder: Final = json.JSONDecoder(
     parse_int=_integer, parse_float=_real, parse_constant=refuse_constant, object_pairs_hook=_object
 )
-"""The same, but raises InvalidValueError for an object with a name twice."""
+"""Reads JSON; a number becomes the ``int`` or ``float`` that is written with this spelling, or else a :class:`Number`. Raises
+InvalidValueError for an object with a name twice."""

@@ -38,6 +38,26 @@ def test_an_exported_tree_is_imported_as_the_same_tree(old: str, new: str, file:
     assert result.commits == math.ceil(len(wanted) / batch)
 
 
+@pytest.mark.parametrize("path", ["/", "/a"])
+def test_a_number_that_adjusts_made_longer_than_the_limit_is_imported(tmp_path: Path, new: str, path: str) -> None:
+    old, half = url_of(tmp_path / "old.db"), 5 * 10**4299
+    with connect(old, poll_interval=0) as repository:
+        repository.run(lambda tx: (tx.add("/a"), tx.update(path, {"n": -half + 1, "m": 1})))
+        with repository.transaction() as first, repository.transaction() as second:
+            first.adjust(path, "n", -half)
+            second.adjust(path, "n", -half)
+        assert repository.head[path]["n"] == -3 * half + 1
+        write_json(repository.refresh(), "/", tmp_path / "long.json")
+    for changed in (1, 0):
+        result = bring_in(new, tmp_path / "long.json")
+        assert (result.changed, result.differences.count) == (changed if path == "/" else 0, 0)
+    with connect(new, create=False, poll_interval=0) as repository:
+        assert dict(repository.head[path]) == {"n": -3 * half + 1, "m": 1}
+        repository.run(lambda tx: tx.set(path, "n", 0))
+    with pytest.raises(InvalidChangeError, match="already exists with other properties"):
+        bring_in(new, tmp_path / "long.json")
+
+
 def seen(repository: Repository) -> Any:
     """Return the whole tree from the MicroKernel, with hashes and the spelling of numbers."""
     text = MicroKernel(repository).get_nodes("/", None, 9, filter='{"properties":["*",":hash"]}')

@@ -24,6 +24,8 @@ from tests.support.json_exports import bring_in, url_of
         ('{"properties": {"a": 1,}}', "a name in quotation marks"),
         ('{"properties": {"a": 1 "b": 2}}', "expected , or }"),
         ('{"properties": {"a": 1, "a": 2}}', "has the property 'a' twice"),
+        ('{"properties": {"a": {"$bytes": "AP8=", "$bytes": "AA=="}}}', "an object has a name twice"),
+        ('{"properties": {"a": [1, {"$bytes": "AP8=", "$bytes": "AP8="}]}}', "an object has a name twice"),
         ('{"properties": {"a": }}', "Expecting value"),
         ('{"properties": {"a": NaN}}', "NaN"),
         ('{"properties": {"a": "unterminated}}', "a string without an end"),
@@ -55,7 +57,7 @@ from tests.support.json_exports import bring_in, url_of
             "at character 36061",
         ),
     ],
-    ids=range(32),
+    ids=range(34),
 )
 def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, text: str, named: str) -> None:
     data = text.encode("utf-8", "surrogateescape")

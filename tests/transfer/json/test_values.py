@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hbasemk import BlobRef, Json
+from hbasemk import BlobRef, Json, LimitError
+from hbasemk.format import limits
 from hbasemk.format.json_number import NUMBER
-from hbasemk.format.values import encode
-from hbasemk.transfer.json.values import decoder, from_json, to_json
+from hbasemk.format.values import decode, encode
+from hbasemk.transfer.json.values import decoder, encode_any, from_json, to_json
 from tests.support.json_exports import VALUES
 
 
@@ -24,6 +25,16 @@ def test_each_value_round_trips_exactly(name: str) -> None:
     assert text.isascii()
     json.loads(text, parse_int=str)
     assert encode(from_json(decoder.decode(text))) == encode(VALUES[name])
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_an_integer_is_limited_by_its_bytes_only(sign: int) -> None:
+    longest = sign << (8 * limits.MAX_VALUE - 10)
+    text = to_json(longest)
+
+    assert decode(encode_any(from_json(decoder.decode(text)))) == longest
+    with pytest.raises(LimitError, match=f"more than {limits.MAX_VALUE} bytes"):
+        encode_any(longest << 1)
 
 
 spellings = re.compile(NUMBER, re.ASCII)
