@@ -100,8 +100,12 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
         )
     amount = by if isinstance(by, int) else exact.of_number(by)
     if isinstance(amount, int) and limits.is_long_int(amount):
-        # Encoding raises the error of a number that is too long.
-        encode_property(path, name, amount)
+        raise LimitError(
+            f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted by {limits.shown(amount)}: the amount has "
+            f"more than {limits.MAX_DIGITS} digits, which is the limit",
+            path=path,
+            name=name,
+        )
     return amount
 
 

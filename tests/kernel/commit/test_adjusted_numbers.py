@@ -231,10 +231,14 @@ def test_a_missing_node_and_a_name_of_a_child_are_refused(two: tuple[Repository,
 
 def test_numbers_with_too_many_digits_are_refused(two: tuple[Repository, Repository]) -> None:
     one, _ = two
-    with pytest.raises(LimitError):
-        one.adjust("/a", "n", 10**4300)
+    for amount in (10**4300, -(10**4300)):
+        with pytest.raises(
+            LimitError, match="'n' of /a cannot be adjusted by an int of 14285 bits: the amount has more"
+        ) as caught:
+            one.adjust("/a", "n", amount)
+        assert (caught.value.path, caught.value.name) == ("/a", "n")
     one.run(lambda tx: tx.set("/a", "n", 10**4300 - 1))
-    with pytest.raises(LimitError):
+    with pytest.raises(LimitError, match="property 'n' of '/a': an int of 14285 bits has more than 4300 digits"):
         one.adjust("/a", "n", 1)
 
 
