@@ -150,7 +150,8 @@ class Transaction:
     ) -> None:
         """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property.
 
-        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`. Without any properties and
+        expected version, the call reads the node, and raises NodeNotFoundError if there is none.
         """
         arguments.path(path)
         given = arguments.mapping(properties, "properties")
@@ -158,6 +159,9 @@ class Transaction:
             arguments.property_name(name, path)
         # All before the first is taken, because a value may raise, such as a released memoryview.
         operations = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
+        if not operations and if_version is ...:
+            # No operation would find at the commit that there is no node.
+            self._require(path)
         self._expect(path, if_version)
         for operation in operations:
             self._take(operation)
@@ -250,10 +254,7 @@ class Transaction:
 
     def properties(self, path: str) -> dict[str, Value]:
         """Return all properties of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
-        node = self._find(path)
-        if node is None:
-            raise self._operations.staging().missing(path)
-        return decode_properties(path, node.all_encoded())
+        return decode_properties(path, self._require(path).all_encoded())
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of children of the node at ``path``, with the changes so far, in the order of their UTF-8 bytes.
@@ -292,6 +293,12 @@ class Transaction:
     def _find(self, path: str) -> StagedNode | None:
         arguments.path(path)
         return self._operations.staging().find(path)
+
+    def _require(self, path: str) -> StagedNode:
+        node = self._find(path)
+        if node is None:
+            raise self._operations.staging().missing(path)
+        return node
 
     # --- the end -----------------------------------------------------------------------------------------
 

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from hbasemk import ClosedError, HbasemkError, InvalidPathError, InvalidValueError, LimitError, Repository, Transaction
+from hbasemk import (
+    ClosedError,
+    HbasemkError,
+    InvalidPathError,
+    InvalidValueError,
+    LimitError,
+    NodeNotFoundError,
+    Repository,
+    Transaction,
+)
 from hbasemk.format import limits
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -80,6 +89,19 @@ def test_an_update_with_a_wrong_name_changes_nothing(repo: Repository) -> None:
         with pytest.raises(TypeError, match="the name of a property of '/a' must be a str, got 5"):
             tx.update("/a", wrong)
     assert dict(repo.head["/a"]) == {}
+
+
+def test_an_update_of_a_missing_node_is_an_error_even_without_properties(repo: Repository) -> None:
+    for properties in ({}, {"p": 1}):
+        with pytest.raises(NodeNotFoundError, match="there is no node at /missing"):
+            repo.run(lambda tx: tx.update("/missing", properties))  # noqa: B023
+    with repo.transaction() as tx:
+        with pytest.raises(NodeNotFoundError):
+            tx.update("/missing", {})
+        tx.add("/new")
+        tx.update("/new", {})
+        tx.update("/none", {}, if_version=None)
+    assert repo.head["/new"] == {}
 
 
 @pytest.mark.parametrize("checks", [{}, {"if_version": None}], ids=["any version", "no node"])
