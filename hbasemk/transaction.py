@@ -23,6 +23,7 @@ from hbasemk.kernel.commit.operations import (
     MoveNode,
     Operation,
     RemoveNode,
+    Require,
     SetEncoded,
     SetProperty,
 )
@@ -150,18 +151,16 @@ class Transaction:
     ) -> None:
         """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property.
 
-        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`. Without any properties and
-        expected version, the call reads the node, and raises NodeNotFoundError if there is none.
+        ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         """
         arguments.path(path)
         given = arguments.mapping(properties, "properties")
         for name in given:
             arguments.property_name(name, path)
         # All before the first is taken, because a value may raise, such as a released memoryview.
-        operations = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
+        operations: list[Operation] = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
         if not operations and if_version is ...:
-            # No operation would find at the commit that there is no node.
-            self._require(path)
+            operations.append(Require(path))
         self._expect(path, if_version)
         for operation in operations:
             self._take(operation)
@@ -254,7 +253,10 @@ class Transaction:
 
     def properties(self, path: str) -> dict[str, Value]:
         """Return all properties of the node at ``path``, with the changes so far. Raises NodeNotFoundError."""
-        return decode_properties(path, self._require(path).all_encoded())
+        node = self._find(path)
+        if node is None:
+            raise self._operations.staging().missing(path)
+        return decode_properties(path, node.all_encoded())
 
     def children(self, path: str, after: str | None = None, limit: int | None = None) -> list[str]:
         """Return the names of children of the node at ``path``, with the changes so far, in the order of their UTF-8 bytes.
@@ -293,12 +295,6 @@ class Transaction:
     def _find(self, path: str) -> StagedNode | None:
         arguments.path(path)
         return self._operations.staging().find(path)
-
-    def _require(self, path: str) -> StagedNode:
-        node = self._find(path)
-        if node is None:
-            raise self._operations.staging().missing(path)
-        return node
 
     # --- the end -----------------------------------------------------------------------------------------
 

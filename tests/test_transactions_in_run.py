@@ -10,6 +10,7 @@ import pytest
 
 from hbasemk import (
     ClosedError,
+    ConflictError,
     HbasemkError,
     InvalidPathError,
     InvalidValueError,
@@ -21,6 +22,7 @@ from hbasemk import (
 from hbasemk.format import limits
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore
 from hbasemk.transaction import source_of
 
 
@@ -95,13 +97,34 @@ def test_an_update_of_a_missing_node_is_an_error_even_without_properties(repo: R
     for properties in ({}, {"p": 1}):
         with pytest.raises(NodeNotFoundError, match="there is no node at /missing"):
             repo.run(lambda tx: tx.update("/missing", properties))  # noqa: B023
+        with pytest.raises(NodeNotFoundError, match="there is no node at /missing"), repo.transaction() as tx:
+            tx.add("/lost")
+            tx.update("/missing", properties)
     with repo.transaction() as tx:
-        with pytest.raises(NodeNotFoundError):
-            tx.update("/missing", {})
         tx.add("/new")
         tx.update("/new", {})
         tx.update("/none", {}, if_version=None)
     assert repo.head["/new"] == {}
+    assert "/lost" not in repo.head
+
+
+def test_an_update_without_properties_is_a_read_of_a_serializable_transaction(repo: Repository) -> None:
+    repo.run(lambda tx: tx.add("/needed"))
+    with pytest.raises(ConflictError), repo.transaction(isolation="serializable") as tx:
+        tx.update("/needed", {})
+        tx.add("/new")
+        repo.run(lambda other: other.remove("/needed"))
+    assert "/new" not in repo.head
+
+
+def test_an_update_without_properties_makes_no_call_before_the_commit(real_store: MemoryStore) -> None:
+    store = CountingStore(real_store)
+    with Repository(store, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        with Repository(store, poll_interval=0, owns_store=False) as other, other.transaction() as tx:
+            store.take()
+            tx.update("/a", {})
+            assert not store.take()
 
 
 @pytest.mark.parametrize("checks", [{}, {"if_version": None}], ids=["any version", "no node"])

@@ -21,6 +21,7 @@ from hbasemk.kernel.commit.operations import (
     Expect,
     Increment,
     Operation,
+    Require,
     SetProperty,
     needed_by,
 )
@@ -175,7 +176,7 @@ def predict_operations(operations: Sequence[Operation], limit: int) -> Predictio
             names[operation.name] = None
             if isinstance(operation, Adjust):
                 adjusts[operation.path, operation.name] = None
-        elif not isinstance(operation, Expect):
+        elif not isinstance(operation, (Expect, Require)):
             return None
     if not rows:
         return None

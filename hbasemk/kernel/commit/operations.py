@@ -91,6 +91,12 @@ class Expect(NamedTuple):
     version: str | None
 
 
+class Require(NamedTuple):
+    """Change nothing, but require that the view has this node."""
+
+    path: str
+
+
 Operation: TypeAlias = Union[  # noqa: UP007
     AddNode,
     AddEncoded,
@@ -103,6 +109,7 @@ Operation: TypeAlias = Union[  # noqa: UP007
     MoveNode,
     CopyNode,
     Expect,
+    Require,
 ]
 
 

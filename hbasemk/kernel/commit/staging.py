@@ -26,6 +26,7 @@ from hbasemk.kernel.commit.operations import (
     MoveNode,
     Operation,
     RemoveNode,
+    Require,
     SetEncoded,
     SetProperty,
     needed_by,
@@ -252,6 +253,9 @@ class Staging:
                 self._move(operation)
             elif isinstance(operation, Expect):
                 self._expect(operation)
+            elif isinstance(operation, Require):
+                self._record_node(operation.path)
+                self._require(operation.path)
             elif isinstance(operation, SetEncoded):
                 self._write(self._require(operation.path), operation.name, operation.data)
             elif isinstance(operation, AdjustExact):
