@@ -152,6 +152,7 @@ def test_an_update_with_a_value_that_raises_changes_nothing(
         ({"a/b": 1}, InvalidPathError, "a property of '/a' cannot have this name: 'a/b' is not a valid name"),
         ({"good": 1, "wrong": {}}, InvalidValueError, "property 'wrong' of '/a': a property cannot hold dict"),
         ({"large": b"x" * limits.MAX_VALUE}, LimitError, "property 'large' of '/a'"),
+        ({"wide": "é" * (limits.MAX_VALUE // 2)}, LimitError, "property 'wide' of '/a': a str of .* bytes in UTF-8"),
     ],
 )
 def test_add_refuses_wrong_names_and_values_at_once(

@@ -83,7 +83,10 @@ def _encode_scalar(value: Scalar, *, in_array: bool = False) -> bytes:
     if isinstance(value, str):
         if len(value) >= limits.MAX_VALUE:
             raise _too_large(f"a str of {len(value)} characters has more than {limits.MAX_VALUE - 1} bytes")
-        return b"\x01" + value.encode("utf-8", "surrogatepass")
+        text = value.encode("utf-8", "surrogatepass")
+        if len(text) >= limits.MAX_VALUE:
+            raise _too_large(f"a str of {len(text)} bytes in UTF-8 has more than {limits.MAX_VALUE - 1}")
+        return b"\x01" + text
     if isinstance(value, bool):
         return b"\x05" if value else b"\x04"
     if isinstance(value, int):
