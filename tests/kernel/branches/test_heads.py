@@ -281,7 +281,7 @@ def test_a_swept_branch_is_not_found_by_instances_that_knew_it(store: MemoryStor
     assert other.branches.sweep(0) == [root]
     world.advance(6)
     for one in (revision, root):
-        with pytest.raises(UnknownRevisionError, match="swept"):
+        with pytest.raises(UnknownRevisionError, match="its branch has ended"):
             mine.at(one)
     with pytest.raises(UnknownRevisionError):
         mine.branches.find(revision)
