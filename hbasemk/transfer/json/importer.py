@@ -29,7 +29,7 @@ from hbasemk.transfer.json.blob_copy import copy_blobs
 from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.json.surplus import Surplus
-from hbasemk.transfer.json.values import encode_any, is_long
+from hbasemk.transfer.json.values import encode_any
 from hbasemk.transfer.retry import StoreRetry
 from hbasemk.transfer.summary import Sample
 
@@ -260,7 +260,8 @@ class JsonImport:
                     path=path,
                 )
             # For equal values this writes nothing, but the commit depends on them.
-            _set_all(tx, path, wanted)
+            for name, data in wanted.items():
+                set_encoded(tx, path, name, data)
         return added, changed
 
     # --- the comparison ---------------------------------------------------------------------------------------
@@ -297,15 +298,6 @@ class JsonImport:
     def _is_own(self, state: NodeState) -> bool:
         """Return whether one commit of this import added a node, and no other commit touched it or its set of children."""
         return state.created == state.revision and state.created in self._revisions
-
-
-def _set_all(tx: Transaction, path: str, wanted: Encoded) -> None:
-    """Set the wanted properties of an existing node."""
-    decoded = decode_properties(path, wanted)
-    tx.update(path, {name: value for name, value in decoded.items() if not is_long(value)})
-    for name, value in decoded.items():
-        if is_long(value):
-            set_encoded(tx, path, name, wanted[name])
 
 
 def _surplus(path: str) -> str:

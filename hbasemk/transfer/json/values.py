@@ -13,7 +13,7 @@ import math
 import re
 from collections.abc import Callable
 from json.encoder import encode_basestring_ascii as quote
-from typing import Final, NoReturn, TypeGuard
+from typing import Final, NoReturn
 
 from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.format import exact, limits
@@ -84,18 +84,13 @@ def encode_any(value: Value) -> bytes:
 
     Raises LimitError for a value that exceeds another limit.
     """
-    if not is_long(value):
+    if not isinstance(value, int) or not limits.is_long_int(value):
         return encode(value)
     if value.bit_length() // 8 + 2 > limits.MAX_VALUE:
         raise LimitError(
             f"an int of {value.bit_length()} bits has more than {limits.MAX_VALUE} bytes, which is the limit"
         )
     return exact.encode(value)
-
-
-def is_long(value: Value) -> TypeGuard[int]:
-    """Return whether a value is an integer with more digits than a program may store."""
-    return isinstance(value, int) and limits.is_long_int(value)
 
 
 def _keeps_its_spelling(text: str) -> bool:
