@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ def make(session: Session, lifetime: float, revision: str | datetime | None, mes
     """
     with session.open() as repository:
         snapshot = None if revision is None else at(repository, revision)
-        _show(session, [repository.checkpoint(lifetime, snapshot, message)])
+        _show(session, [_fields_of(session, repository.checkpoint(lifetime, snapshot, message))])
 
 
 @checkpoint.command("list")
@@ -51,8 +51,7 @@ def list_checkpoints(session: Session) -> None:
     until, expired and message.
     """
     with session.open() as repository:
-        for fields in all_fields(session, repository):
-            session.rows([list(fields.values())], list(fields))
+        _show(session, all_fields(session, repository))
 
 
 @checkpoint.command("extend")
@@ -64,7 +63,7 @@ def extend(session: Session, name: str, lifetime: float) -> None:
     with session.open() as repository:
         found = _find(repository.checkpoints(), name)
         found.extend(lifetime)
-        _show(session, [found])
+        _show(session, [_fields_of(session, found)])
 
 
 @checkpoint.command("release")
@@ -124,9 +123,8 @@ def _fields_of(session: Session, checkpoint: Checkpoint, now_ms: int = 0) -> dic
     return {"name": checkpoint.name, "until": f"{until} (expired)" if is_expired else until, "message": message}
 
 
-def _show(session: Session, checkpoints: Sequence[Checkpoint]) -> None:
-    for one in checkpoints:
-        fields = _fields_of(session, one)
+def _show(session: Session, checkpoints: Iterable[dict[str, Any]]) -> None:
+    for fields in checkpoints:
         session.rows([list(fields.values())], list(fields))
 
 

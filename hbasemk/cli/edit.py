@@ -56,13 +56,21 @@ class VersionOrNone(Version):
 
 
 NO_NODE = "none"
-IF_VERSION = click.option(
-    "--if-version",
-    "version",
-    type=Version(),
-    metavar="VERSION",
-    help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3.",
-)
+
+
+def _if_version(kind: Version, more: str = "") -> Callable[[click.decorators.FC], click.decorators.FC]:
+    """Return the option of an expected version; ``more`` ends its help."""
+    return click.option(
+        "--if-version",
+        "version",
+        type=kind,
+        metavar="VERSION",
+        help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3."
+        + more,
+    )
+
+
+IF_VERSION = _if_version(Version())
 
 
 def _expected(version: str | None) -> Any:
@@ -262,14 +270,7 @@ def _is_number(text: str) -> bool:
 )
 @click.option("--unset", is_flag=True, help="Remove the property NAME.")
 @click.option("--create", is_flag=True, help="Add the node if it does not exist.")
-@click.option(
-    "--if-version",
-    "version",
-    type=VersionOrNone(),
-    metavar="VERSION",
-    help="Change the node only if it has this version, as `hbasemk cat --show-version` prints it; else exit with 3. With "
-    "--create, `none` means: only if there is no node.",
-)
+@_if_version(VersionOrNone(), " With --create, `none` means: only if there is no node.")
 @MESSAGE
 @click.pass_obj
 def set_(
