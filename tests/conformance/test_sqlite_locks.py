@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import hbasemk
+from hbasemk import StoreNotAppliedError
 from tests.support.repositories import Checked
 
 HEAD = """
@@ -51,9 +54,10 @@ for number in itertools.count():
 """
 
 
-def start(script: str, path: Path, *arguments: object) -> subprocess.Popen[str]:
+def start(script: str, path: Path, *arguments: object, stdin: int | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", HEAD + script, str(path), *map(str, arguments)],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -88,3 +92,43 @@ def test_no_acknowledged_commit_is_lost_when_a_process_opens_and_closes_the_file
     assert {name: len(numbers) for name, numbers in missing.items() if numbers} == {}
     assert failed == {}
     assert all(acknowledged.values()), acknowledged
+
+
+CLOSES = """
+from hbasemk.store.sqlite.file_locks import FileLocks
+
+repo = hbasemk.connect(url, poll_interval=0)
+commit(repo, 1)
+unlock = FileLocks.unlock
+
+def unlock_and_wait(locks):
+    FileLocks.unlock = unlock
+    unlock(locks)
+    # SQLite now gets the exclusive lock. It vanishes if another thread closes a file, so others can open the database.
+    print("closing", flush=True)
+    sys.stdin.readline()
+    for suffix in ("-wal", "-shm"):
+        os.unlink(path + suffix)
+
+FileLocks.unlock = unlock_and_wait
+repo.close()
+"""
+
+
+def test_nobody_opens_the_files_while_the_last_process_closes_them(tmp_path: Path, checked: Checked) -> None:
+    path = tmp_path / "content.db"
+    url = checked(f"sqlite:///{path}")
+    with hbasemk.connect(url) as repo:
+        repo.run(lambda change: change.add("/closes"))
+    with start(CLOSES, path, "closes", 4, stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["1\n", "closing\n"]
+        try:
+            with pytest.raises(StoreNotAppliedError, match="locked"):
+                hbasemk.connect(f"{url}?busy_timeout=0.3&retry_timeout=0.5", create=False, poll_interval=0)
+        finally:
+            _, errors = process.communicate("\n", timeout=60)
+        assert (process.returncode, errors) == (0, "")
+    with hbasemk.connect(url, create=False, poll_interval=0) as repo:
+        repo.run(lambda change: change.set("/closes", "k2", 2))
+        assert dict(repo.head["/closes"]) == {"k1": 1, "k2": 2}

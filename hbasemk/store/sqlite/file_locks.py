@@ -4,7 +4,8 @@
 - a shared lock on the byte of the index that a process locks exclusively before it truncates the index;
 - an exclusive lock on a byte that SQLite does not use, for each write: it excludes a second writer;
 - an exclusive lock on one of the bytes after it, for a time slice (``time_slices``);
-- a shared lock on the byte of the name by which the process has opened the file: SQLite puts the log beside that name.
+- a shared lock on the byte of the name by which the process has opened the file: SQLite puts the log beside that name;
+- while the last connection closes, a shared lock on one more byte: nobody opens the file while it is locked.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SLICES_FIRST: Final = WRITER_BYTE + 1
 NAMES_FIRST: Final = 1 << 48
 NAMES: Final = 1 << 32
 """The bytes of the names that the file may have, far above those of the time slices."""
+CLOSING_BYTE: Final = NAMES_FIRST + NAMES
 INDEX_IN_USE: Final = 128
 """SQLite's "dead man's switch" in the index: a process that finds it unlocked restarts the index."""
 WAL_MODE: Final = b"\2\2"
@@ -78,6 +80,9 @@ class FileLocks:
             self.held = ofd_locks.lock_if_supported(self._path, self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)
             if self.held:
                 self._hold_name(self._main)
+                # After the lock above, so that a process that begins to close now does not get the exclusive lock.
+                if ofd_locks.is_locked_elsewhere(self._main, CLOSING_BYTE, 1):
+                    raise errors.locked()
         except BaseException:
             self.release()
             raise
@@ -146,8 +151,17 @@ class FileLocks:
         """Return the present or next time slice of this process; None if there is none for it, or no locks."""
         return self._slices.take(self._main, now) if self._locks_writes else None
 
+    def begin_closing(self) -> None:
+        """Let SQLite lock the database, and nobody else open it, until :meth:`release`.
+
+        SQLite deletes the log while it has the exclusive lock, which another part of the process can lose.
+        """
+        if self.held:
+            ofd_locks.lock(self._main, fcntl.F_RDLCK, CLOSING_BYTE, 1)
+        self.unlock()
+
     def unlock(self) -> None:
-        """Release all locks except that of the name, and keep the descriptors."""
+        """Release all locks except that of the name and that of :meth:`begin_closing`, and keep the descriptors."""
         self._slices.forget()
         # Unlock explicitly: a forked child that has not yet started its own program shares the open file descriptions.
         if self.held:

@@ -89,10 +89,10 @@ class Guard:
                     self._record_log()
                 self.used.check()
             except BaseException:
-                if not self._connections:
-                    # Unlock before SQLite closes, so that a foreign file is left without a log beside it.
-                    self.locks.unlock()
                 if sql is not None:
+                    if not self._connections:
+                        # Unlock before SQLite closes, so that a foreign file is left without a log beside it.
+                        self.locks.begin_closing()
                     sql.close()
                 if not self._connections:
                     self._release()
@@ -165,7 +165,7 @@ class Guard:
             return
         # If log and file do not belong together, the lock stays: while it is held, SQLite touches neither.
         if self._connections == 1 and self.used.lost is None:
-            self.locks.unlock()
+            self.locks.begin_closing()
         sql.close()
         self._connections -= 1
         if not self._connections:
