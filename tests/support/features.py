@@ -31,6 +31,7 @@ def use_everything(tables: Tables) -> None:
     _dead_writers(tables)
     _memo(tables)
     checkpoints.keep(tables.instance, tables.instance.head(), tables.now_ms() + 60_000)
+    _live_writers(tables)
 
 
 def _tree(tables: Tables) -> None:
@@ -97,7 +98,13 @@ def _dead_writers(tables: Tables) -> None:
     fresh_instance.recovery.advance()
     assert fresh_instance.outcome(pending) is fresh_instance.outcome(aborted) is Outcome.ABORTED
     tables.commit(SetProperty("/a", "after", True))
-    # Live writers in the middle of a commit, with and without cells.
+
+
+def _live_writers(tables: Tables) -> None:
+    """Leave two writers in the middle of a commit, with and without cells.
+
+    This is the last step: nobody renews their leases, and a check after these have expired finds dead writers.
+    """
     tables.dead_writer(RowChange("/a", "changed", ["r"]))
     tables.dead_writer()
 
