@@ -269,13 +269,18 @@ def _import_files(
         )
         try:
             result = job.run()
-        except KeyboardInterrupt:
+        except (HbasemkError, KeyboardInterrupt) as error:
             done = job.result
-            least = "" if done.is_exact else "at least "
-            output.complain(
-                f"interrupted; {least}{output.counted(done.added, 'node')} added, {done.changed} changed and {done.removed} "
-                f"removed in {output.counted(done.committed, 'commit')} stay. Run the same command again to continue."
-            )
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            if is_interrupted or done.committed or not done.is_exact:
+                least = "" if done.is_exact else "at least "
+                output.complain(
+                    f"{'interrupted' if is_interrupted else 'not complete'}; {least}{output.counted(done.added, 'node')} added, "
+                    f"{done.changed} changed and {done.removed} removed in {output.counted(done.committed, 'commit')} stay. Run "
+                    "the same command again to continue."
+                )
+            if not is_interrupted:
+                raise
             return 130
         progress.update(task, description="compare with the directory", completed=0, total=None)
         started = time.monotonic()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import BinaryIO, Final, TypeAlias
+from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import paths
@@ -20,7 +20,7 @@ from hbasemk.format.values import BlobRef, PropertyValue
 from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer.files import entries
-from hbasemk.transfer.files.entries import CONTENT, FILE, TOTALS, Contents, Entry, Skipped
+from hbasemk.transfer.files.entries import CONTENT, FILE, KIND, TOTALS, Contents, Entry, Skipped
 from hbasemk.transfer.files.processes import end_with_parent
 from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
 from hbasemk.transfer.retry import StoreRetry
@@ -150,6 +150,16 @@ class _Done:
     skipped: list[Skipped] = field(default_factory=list)
 
 
+class _Applied(NamedTuple):
+    """The numbers of added, changed and removed nodes, the paths without a parent, and removed nodes that no import created."""
+
+    added: int
+    changed: int
+    removed: int
+    without_parent: list[str]
+    foreign: list[str]
+
+
 class Worker:
     """Commits batches, one after the other, with its own repository instance."""
 
@@ -226,13 +236,16 @@ class Worker:
             if looked_again:
                 # Another worker may have just committed the directories; a new poll shows them.
                 self._retry.call(self.repository.refresh)
-            added, changed, removed, without_parent = self._retry.run(
-                self.repository, partial(self._apply, kept=left, to_remove=to_remove), message
-            )
-            done.added += added
-            done.changed += changed
-            done.removed += removed
-            left, to_remove = {path: kept[path] for path in without_parent}, ()
+            applied = self._retry.run(self.repository, partial(self._apply, kept=left, to_remove=to_remove), message)
+            done.added += applied.added
+            done.changed += applied.changed
+            done.removed += applied.removed
+            if applied.foreign:
+                self._notes.append(
+                    f"removed {len(applied.foreign)} nodes that no import has created and that are not in the directory, "
+                    f"the first one {applied.foreign[0]}"
+                )
+            left, to_remove = {path: kept[path] for path in applied.without_parent}, ()
             if not left:
                 break
         for path in left:
@@ -262,11 +275,12 @@ class Worker:
             notes=notes,
         )
 
-    def _apply(self, tx: Transaction, kept: Kept, to_remove: Sequence[str]) -> tuple[int, int, int, list[str]]:
-        """Make the changes; return the numbers of added, changed and removed nodes, and the paths without a parent."""
+    def _apply(self, tx: Transaction, kept: Kept, to_remove: Sequence[str]) -> _Applied:
+        """Make the changes."""
         totals = dict.fromkeys(TOTALS, 0)
         added = changed = removed = 0
         without_parent: list[str] = []
+        foreign: list[str] = []
         parents = {paths.parent(path): None for path in (*kept, *to_remove)}
         found = load_encoded(tx, list(dict.fromkeys([*kept, *parents, self._job.at, *to_remove])))
         for path, wanted in kept.items():
@@ -284,11 +298,16 @@ class Worker:
             else:
                 tx.update(path, {**dict.fromkeys(before.keys() - wanted.keys()), **wanted})
                 changed += 1
-                _count(totals, before, -1)
+                if KIND in before:
+                    _count(totals, before, -1)
             _count(totals, wanted, 1)
         for path in to_remove:
-            for _, below in tx.subtree(path):
-                _count(totals, below, -1)
+            for below_path, below in tx.subtree(path):
+                if KIND in below:
+                    _count(totals, below, -1)
+                else:
+                    # The totals do not count it: something other than an import created it.
+                    foreign.append(below_path)
                 removed += 1
             if tx.exists(path):
                 tx.remove(path)
@@ -296,7 +315,7 @@ class Worker:
             if difference:
                 # Adjusts of concurrent workers do not conflict.
                 tx.adjust(self._job.at, name, difference)
-        return added, changed, removed, without_parent
+        return _Applied(added, changed, removed, without_parent, foreign)
 
 
 def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import multiprocessing
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -181,3 +183,40 @@ def test_an_import_without_space_for_temporary_files_names_their_folder(url: str
     assert f"hbasemk: a temporary file in {folder} (TMPDIR): File too large" in ran.stderr.decode().splitlines()
     assert b"Traceback" not in ran.stderr
     assert process(*arguments).returncode == 0
+
+
+def test_an_import_that_a_full_disk_ends_prints_what_it_has_committed(url: str, tmp_path: Path) -> None:
+    top = write_files(tmp_path / "in", {f"{number:03}": b"x" * 8_000 for number in range(200)})
+    arguments = (
+        "--url",
+        url,
+        "import",
+        str(top),
+        "--at",
+        AT,
+        "--workers",
+        "1",
+        "--batch",
+        "10",
+        "--retry-timeout",
+        "0.1",
+    )
+    assert process("--url", url, "init").returncode == 0
+
+    with largest_file(1_000_000):
+        # The processes inherit the limit.
+        ran = process(*arguments)
+
+    printed = ran.stderr.decode()
+    assert ran.returncode == 4, printed
+    with connect(url) as repository:
+        kept = len(repository.refresh().children(AT))
+    assert 0 < kept < 200
+    # The last batch counts as uncertain if the reply to its commit was an error of the disk.
+    counts = rf"{kept} nodes added, 0 changed and 0 removed in {kept // 10} commits"
+    assert re.search(
+        rf"hbasemk: not complete; (at least )?{counts} stay\. Run the same command again to continue\.", printed
+    )
+    again = process(*arguments, "--output", "json")
+    assert again.returncode == 0
+    assert json.loads(again.stdout)["nodes_added"] == 200 - kept

@@ -13,7 +13,7 @@ from hbasemk import InvalidChangeError, InvalidPathError, InvalidValueError, Tra
 from hbasemk.format import limits
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.importer import Import
-from tests.support.imports import AT, assert_imported, bring_in, differences, in_tree, on_disk, write_files
+from tests.support.imports import AT, assert_imported, bring_in, changed, differences, in_tree, on_disk, write_files
 
 
 def test_four_workers_import_a_directory_with_correct_totals(url: str, top: Path) -> None:
@@ -265,3 +265,25 @@ def test_an_import_to_a_directory_of_an_import_says_to_which_import_its_children
         Import(url, str(top), f"{AT}/a", workers=1).run()
     with pytest.raises(InvalidChangeError, match="/moved has children that no import to this node created, "):
         Import(url, str(top), "/moved", workers=1).run()
+
+
+def test_an_import_names_removed_nodes_that_no_import_created(url: str, top: Path) -> None:
+    Import(url, str(top), AT, workers=1).run()
+
+    def change(tx: Transaction) -> None:
+        tx.add(f"{AT}/mine", {"x": 1})
+        tx.add(f"{AT}/mine/too")
+        tx.add(f"{AT}/z/new", {"x": 1})
+
+    changed(url, change)
+    (top / "z" / "new").write_text("a file now")
+    notes: list[str] = []
+
+    result = Import(url, str(top), AT, workers=1, note=notes.append).run()
+
+    assert (result.added, result.changed, result.removed) == (0, 2, 2)
+    assert notes == [
+        f"removed 2 nodes that no import has created and that are not in the directory, the first one {AT}/mine"
+    ]
+    # The totals never counted these nodes.
+    assert_imported(url, top)
