@@ -98,7 +98,7 @@ def _write(
 
     def begin(node: _Shown, name: str | None) -> None:
         builder.begin_object(name)
-        for key, stored in node.state.properties.items():
+        for key, stored in sorted(node.state.properties.items()):
             if key not in RESERVED and takes(key):
                 builder.json(to_text(stored), key)
         if chosen.properties.names(HASH):

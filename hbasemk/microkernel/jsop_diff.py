@@ -16,8 +16,8 @@ from hbasemk.microkernel.reserved import RESERVED, hidden
 
 
 def json_node(state: NodeState) -> JsonNode:
-    """Convert a node without its children."""
-    return JsonNode({name: to_json(value) for name, value in state.properties.items() if name not in RESERVED})
+    """Convert a node without its children; its properties are sorted by name."""
+    return JsonNode({name: to_json(value) for name, value in sorted(state.properties.items()) if name not in RESERVED})
 
 
 def subtree_operations(
@@ -105,9 +105,9 @@ def _topmost(path: str, limit: int | None) -> str:
 
 
 def _properties(before: NodeState, after: NodeState) -> Iterable[tuple[str, jsop.Value | None]]:
-    for name in before.encoded:
+    for name in sorted(before.encoded):
         if name not in after.encoded and name not in RESERVED:
             yield name, None
-    for name, data in after.encoded.items():
+    for name, data in sorted(after.encoded.items()):
         if before.encoded.get(name) != data and name not in RESERVED:
             yield name, to_json(decode_property(after.path, name, data))

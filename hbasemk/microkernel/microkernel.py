@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import BinaryIO, Final
 
@@ -60,7 +61,7 @@ class MicroKernel:
         """Return the head, and keep it readable for at least ``lifetime_ms``, for every process and after restarts.
 
         It then reads the same in every process. Raises InvalidValueError unless the lifetime is positive, and CheckpointError
-        as :meth:`Repository.checkpoint`.
+        as :meth:`Repository.checkpoint`. The longest lifetime ends with the year 9999.
         """
         if whole(lifetime_ms, "lifetime_ms") <= 0:
             raise InvalidValueError(f"lifetime_ms must be positive, got {lifetime_ms}")
@@ -71,18 +72,20 @@ class MicroKernel:
 
         Without an ``old_head`` (None), or if it has been collected, return the current head immediately. Raises
         UnknownRevisionError for a revision that does not exist, or of a branch whose data is deleted: no head is ever one of
-        these.
+        these. No round trip if ``old_head`` is the head, so a silent store does not delay the end.
         """
         seconds = min(whole(timeout_ms, "timeout_ms") / 1000, LONGEST_WAIT)
         instance = self._instance()
-        try:
-            old = self._view(old_head, "old_head")
-        except RevisionCollectedError:
-            # The head is newer: no collector deletes parts of the newest snapshot.
-            return self.get_head_revision()
-        if seconds > 0 and old_head is not None:
-            # A checkpoint gives the revision of the head another view.
-            instance.wait_for(lambda: instance.head().revision != old.revision, seconds)
+        if old_head is not None:
+            old = revision_of(old_head, "old_head")
+            # The store need not answer for the revision of the present head.
+            if old != instance.head().revision:
+                # No collector deletes parts of the newest snapshot, so the head is newer than a collected revision.
+                with contextlib.suppress(RevisionCollectedError):
+                    instance.at(old)
+            if seconds > 0:
+                # A checkpoint gives the revision of the head another view.
+                instance.wait_for(lambda: instance.head().revision != old, seconds)
         return self.get_head_revision()
 
     def get_revision_history(self, since_ms: int, max_entries: int, path: str | None = None) -> str:

@@ -132,3 +132,18 @@ def test_arguments_out_of_range_are_value_errors(mk: Cluster) -> None:
 def test_an_unknown_revision_is_not_an_unknown_branch(mk: Cluster) -> None:
     with pytest.raises(UnknownRevisionError, match="branch revision"):
         mk.get_nodes("/", "00000000000000ff")
+
+
+def test_properties_are_sorted_in_every_process(mk: Cluster) -> None:
+    """The process that had committed a node showed its properties in the order of the commit."""
+    before = mk.get_head_revision()
+    mk.commit("/", '+"sorted":{"x":1,"b":2,"ü":3,"a":4}')
+    text = '{"a":4,"b":2,"x":1,"ü":3'
+    for _ in range(2):
+        assert mk.get_nodes("/sorted") == text + ',":childNodeCount":0}'
+        assert mk.diff(before, None) == f'+"/sorted":{text}}}'
+    middle = mk.commit("/sorted", '^"x":2^"b":3^"c":4^"a":null')
+    assert mk.diff(None, before) == '-"/sorted"'
+    for _ in range(2):
+        changes = mk.diff(before, middle, "/sorted")
+        assert changes == '+"/sorted":{"b":3,"c":4,"x":2,"ü":3}'

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from hbasemk import StoreNotAppliedError
 from hbasemk.format import revisions
 from hbasemk.kernel import diff as kernel_diff
+from hbasemk.kernel.instance import Instance
 from hbasemk.repository import instance_of
 from tests.support.microkernel import Cluster, nodes
 
@@ -137,3 +139,14 @@ def test_a_checkpoint_is_the_head_and_is_remembered(mk: Cluster) -> None:
     assert mk.node_exists("/test", head)
     with pytest.raises(ValueError, match="lifetime_ms must be positive"):
         mk.checkpoint(0)
+
+
+def test_waiting_beside_the_present_head_does_not_ask_the_store(mk: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A silent store delayed the end of the wait by the whole retry timeout."""
+    head = mk.commit("", '+"/waited":{}')
+
+    def silent(*_: object) -> None:
+        raise StoreNotAppliedError("the store does not answer")
+
+    monkeypatch.setattr(Instance, "at", silent)
+    assert mk.wait_for_commit(head, 1) == head
