@@ -135,8 +135,9 @@ def _shown(value: Value) -> str:
 class NodeStatus(NamedTuple):
     """What a snapshot has at a path: a node, a deleted node, or nothing.
 
-    ``status`` is ``present``, ``deleted`` or ``absent``: up to the snapshot, there never was a node. ``revision`` is the one
-    that last changed the node or the set of its children, or the one that deleted the node; None for ``absent``.
+    ``status`` is ``present``, ``deleted`` or ``absent``: up to the snapshot, there never was a node, or collectors have
+    deleted all traces of it. ``revision`` is the one that last changed the node or the set of its children, or the one that
+    deleted the node; None for ``absent``.
     """
 
     status: Literal["present", "deleted", "absent"]

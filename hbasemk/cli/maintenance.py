@@ -86,7 +86,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
                 return 1
         if path is not None and not found and counted and not counted["nodes"]:
             raise NodeNotFoundError(
-                f"there is no node at {shortened(path)}, and there never was one", path=path, revision=None
+                f"there is no node at {shortened(path)}, and no trace of an earlier one", path=path, revision=None
             )
     for kind, count in alike.items():
         if not everything and count > SHOWN:

@@ -26,6 +26,7 @@ from typing import IO, TYPE_CHECKING, Final, TextIO
 import click
 
 from hbasemk.errors import escaped
+from hbasemk.format.moments import EPOCH
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -355,8 +356,8 @@ def _without_bar(stream: IO[str]) -> Iterator[None]:
 def moment(ms: float) -> str:
     """Format a time (ms since 1970) as UTC text."""
     try:
-        time = datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)
-    except (OverflowError, ValueError, OSError):
+        time = EPOCH + datetime.timedelta(milliseconds=ms)
+    except (OverflowError, ValueError):
         # Only damaged data contains such a time.
         return f"{ms:.0f} ms since 1970"
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -62,7 +62,7 @@ def view_before(instance: Instance, ms: int) -> View:
             raise instance.journal.collected(view_up_to(root))
         raise UnknownRevisionError(
             f"the repository at {instance.location} has no revision that is known to be committed before "
-            f"{moment(ms).isoformat()}; its first one is {revisions.to_text(root)}",
+            f"{moment(ms).isoformat()}; its first one is {revisions.to_text(root)}. Give that id, or a later time",
             revision=revisions.to_text(root),
         )
     newest, listed = found[0], found

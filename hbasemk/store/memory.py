@@ -353,7 +353,10 @@ class MemoryStore(Store):
         self._check_open()
         found = self._tables.get(name)
         if found is None:
-            raise StoreUnusableError(f"table {name!r} does not exist in memory; call create_tables first")
+            raise StoreUnusableError(
+                f"there is no table {name!r} at {self.location}; check the name, or let connect() create the repository: leave "
+                "out create=False"
+            )
         return found
 
     def _verify(self, tables: Sequence[Table]) -> None:

@@ -168,3 +168,8 @@ def test_a_command_reads_a_revision_that_looks_like_a_duration(made: Made) -> No
     code, out, err = made.run("ls", "--at", "06221d610235100d")
     assert (code, out) == (1, "")
     assert "revision 06221d610235100d is not known" in err
+
+
+def test_times_are_exact_to_the_last_one() -> None:
+    assert output.moment(253_402_300_799_999) == "9999-12-31T23:59:59.999Z"
+    assert output.moment(253_402_300_800_000) == "253402300800000 ms since 1970"

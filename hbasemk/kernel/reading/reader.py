@@ -48,6 +48,7 @@ class Reader:
     def __init__(self, store: RetryingStore, runtime: Runtime, journal: Journal, cache: NodeCache) -> None:
         self._store = store
         self._runtime = runtime
+        self._journal = journal
         self._cells = VisibleCells(store, journal)
         self._cache = cache
         self._paged = _Paged()
@@ -125,8 +126,14 @@ class Reader:
                 revision=at,
                 deleted_in=by,
             )
+        horizon = self._journal.fence.horizon
+        earlier = (
+            f"none is recorded since revision {revisions.to_text(horizon)}"
+            if horizon
+            else "there never was one up to then"
+        )
         return NodeNotFoundError(
-            f"there is no node at {shortened(path)} in revision {at}, and there never was one up to then",
+            f"there is no node at {shortened(path)} in revision {at}, and {earlier}",
             path=path,
             revision=at,
         )

@@ -67,6 +67,9 @@ def test_cells_of_a_deleted_node_are_deleted_and_its_deletion_is_remembered_for_
     with pytest.raises(NodeNotFoundError) as raised:
         other.require(other.head(), "/a")
     assert not isinstance(raised.value, NodeDeletedError)
+    # It does not say that there never was a node.
+    horizon = revisions.to_text(other.journal.fence.horizon)
+    assert str(raised.value).endswith(f", and none is recorded since revision {horizon}")
     assert other.children(other.head(), "/") == ["x", "y"]
 
 
