@@ -338,7 +338,9 @@ class TestMemory:
             kept.run(lambda tx: tx.add("/a"))
             assert problems(kept) == []
             kept.close()
-            with pytest.raises(StoreUnusableError, match="no table '.*' at memory://last; .* leave out create=False"):
+            with pytest.raises(
+                StoreUnusableError, match="table '.*' does not exist at memory://last; .* leave out create=False"
+            ):
                 connect("memory://last", create=False, poll_interval=0)
             with connect("memory://last", poll_interval=0) as fresh:
                 assert list(fresh.head) == ["/"]

@@ -354,8 +354,8 @@ class MemoryStore(Store):
         found = self._tables.get(name)
         if found is None:
             raise StoreUnusableError(
-                f"there is no table {name!r} at {self.location}; check the name, or let connect() create the repository: leave "
-                "out create=False"
+                f"table {name!r} does not exist at {self.location}; check the name, or let connect() create the repository: "
+                "leave out create=False"
             )
         return found
 
