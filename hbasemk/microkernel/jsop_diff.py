@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import itemgetter
 
 from hbasemk import jsop
 from hbasemk.format import paths
@@ -78,7 +79,7 @@ def operations_of(changes: Iterable[NodeChange], path: str = paths.ROOT, depth: 
                 added_nodes[changed_path] = None
                 cut_off.add(_topmost(changed_path, limit))
         elif _is_within(changed_path, limit):
-            for name, value in _properties(change.before, change.after):
+            for name, value in sorted(_properties(change.before, change.after), key=itemgetter(0)):
                 (unset if value is None else changed).append(jsop.SetProperty(changed_path, name, value))
         elif shows(change):
             cut_off.add(_topmost(changed_path, limit))
@@ -105,9 +106,9 @@ def _topmost(path: str, limit: int | None) -> str:
 
 
 def _properties(before: NodeState, after: NodeState) -> Iterable[tuple[str, jsop.Value | None]]:
-    for name in sorted(before.encoded):
+    for name in before.encoded:
         if name not in after.encoded and name not in RESERVED:
             yield name, None
-    for name, data in sorted(after.encoded.items()):
+    for name, data in after.encoded.items():
         if before.encoded.get(name) != data and name not in RESERVED:
             yield name, to_json(decode_property(after.path, name, data))

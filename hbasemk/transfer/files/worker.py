@@ -298,17 +298,14 @@ class Worker:
             else:
                 tx.update(path, {**dict.fromkeys(before.keys() - wanted.keys()), **wanted})
                 changed += 1
-                if KIND in before:
-                    _count(totals, before, -1)
+                _count(totals, before, -1)
             _count(totals, wanted, 1)
         for path in to_remove:
             for below_path, below in tx.subtree(path):
-                if KIND in below:
-                    _count(totals, below, -1)
-                else:
-                    # The totals do not count it: something other than an import created it.
-                    foreign.append(below_path)
+                _count(totals, below, -1)
                 removed += 1
+                if KIND not in below:
+                    foreign.append(below_path)
             if tx.exists(path):
                 tx.remove(path)
         for name, difference in totals.items():
@@ -319,5 +316,7 @@ class Worker:
 
 
 def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int) -> None:
-    for name, number in entries.counts(kept).items():
-        totals[name] += sign * number
+    """Add or subtract a node, unless no import created it: the totals do not count such nodes."""
+    if KIND in kept:
+        for name, number in entries.counts(kept).items():
+            totals[name] += sign * number
