@@ -7,7 +7,8 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from hbasemk.store.abc import Column, Delete, DeleteBelow, Get, NewCellFields, Put
+from hbasemk.store.abc import Column, Delete, DeleteBelow, Get, Put
+from hbasemk.store.alike import NewCellFields, size_of_new
 from hbasemk.store.sizes import by_size
 
 T = TypeVar("T")
@@ -40,11 +41,7 @@ def growing(items: Sequence[T], first: int, size: int) -> Iterator[Sequence[T]]:
 
 def put_size(put: Put) -> int:
     """Return the approximate size of a put in a message, in bytes."""
-    # Faster than a sum over a generator, and each cell of a load comes through here.
-    size = len(put.row) + CELL_BYTES * len(put.cells)
-    for _, qualifier, value, _ in put.cells:
-        size += len(qualifier) + len(value)
-    return size
+    return len(put.row) + CELL_BYTES * len(put.cells) + size_of_new(put.cells)
 
 
 def delete_size(delete: Delete | DeleteBelow) -> int:

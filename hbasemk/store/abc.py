@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias, Union
+from typing import Final, NamedTuple
 
 from hbasemk.errors import LimitError
+from hbasemk.store.alike import AlikeCells, NewCellFields
 
 Column = tuple[bytes, bytes]
 """Column family and qualifier."""
@@ -106,16 +107,12 @@ class NewCell(NamedTuple):
     timestamp: int | None = None
 
 
-NewCellFields: TypeAlias = tuple[bytes, bytes, bytes, Union[int, None]]  # noqa: UP007 - evaluated at run time on 3.10
-"""The fields of a NewCell. A plain tuple of them takes less time to create, and Python does not visit it for garbage."""
-
-
 class Put(NamedTuple):
     """Cells to write into one row atomically.
 
-    A store unpacks ``cells``, which may be plain tuples. ``timestamp`` is that of all cells without their own one; None: the
-    server stamps them with its time (ms since 1970). In a store with transactions they are at least as new as the cells that
-    they replace, so a clock that goes back does not hide them; in others it may.
+    A store unpacks ``cells``, which may be plain tuples, or :class:`AlikeCells`. ``timestamp`` is that of all cells without
+    their own one; None: the server stamps them with its time (ms since 1970). In a store with transactions they are at least
+    as new as the cells that they replace, so a clock that goes back does not hide them; in others it may.
     """
 
     row: bytes
@@ -442,6 +439,8 @@ class Store(ABC):
                 raise _invalid_timestamp(row, stamp)
             if not row or len(row) > longest_key:
                 raise LimitError(f"a row key must have 1 to {longest_key} bytes, got {len(row)} (row {row[:60]!r}…)")
+            if type(cells) is AlikeCells and cells.fit(longest_key, longest_value):
+                continue
             if not cells:
                 raise LimitError(
                     f"the put for row {row[:60]!r} has no cells; expected at least one; nothing was written"

@@ -17,12 +17,12 @@ from hbasemk.store.abc import (
     Column,
     DeleteBelow,
     Get,
-    NewCellFields,
     Page,
     Put,
     Scan,
     Table,
 )
+from hbasemk.store.alike import NewCellFields
 
 _TIMESTAMP: Final = itemgetter(2)
 _FEW_COLUMNS: Final = 16

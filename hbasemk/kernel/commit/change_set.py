@@ -20,12 +20,15 @@ from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.commit.staging import Staging, name_conflict
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
-from hbasemk.store.abc import Column, NewCellFields, Put
+from hbasemk.store.abc import Column, Put
+from hbasemk.store.alike import AlikeCells, Columns, NewCellFields, size_of_new
 
 _tuple: Final = tuple.__new__
 """Creates a named tuple from its fields at a third of the cost of calling its class."""
 COLUMNS: Final = 10_000
 """The maximum number of columns of one row that one get reads back."""
+ALIKE: Final = 30
+"""Up to so many properties, the cells of a new node are :class:`AlikeCells`."""
 MANY: Final = 32
 """From this number of new children on, one get of all properties checks their names, not one column each."""
 _PROPERTIES: Final = bytes([schema.PROPERTY])
@@ -39,6 +42,8 @@ _NEVER_WRITTEN: Final[Mapping[bytes, int]] = {}
 """The columns that were written in a new node's life after its first revision; stays empty."""
 _BEGIN_LIFE: Final = (*schema.DELETED, schema.ALIVE, None)
 _END_LIFE: Final = (*schema.DELETED, schema.DEAD, None)
+_FIRST: Final = (schema.ALIVE, schema.TOUCHED)
+"""The values of the first two columns of a new node."""
 _TOUCHED: Final = (*schema.LAST_REVISION, schema.TOUCHED, None)
 
 
@@ -58,7 +63,7 @@ class RowPlan:
 
     path: str
     key: bytes
-    cells: tuple[NewCellFields, ...]
+    cells: Sequence[NewCellFields]
     depends_on: dict[Column, None]
     must_be_absent: frozenset[Column] = frozenset()
     since: int = 0
@@ -118,16 +123,23 @@ class ChangeSet:
 
     def fits(self, longest_key: int, longest_value: int) -> bool:
         """Return whether no qualifier and no value exceeds these lengths in bytes."""
-        # Faster than all() over a generator, and each cell of a load comes through here.
+        # Faster than all() over a generator, and each row of a load comes through here.
         for row in self.rows:
-            for _, qualifier, value, _ in row.cells:
+            cells = row.cells
+            if type(cells) is AlikeCells and cells.fit(longest_key, longest_value):
+                continue
+            for _, qualifier, value, _ in cells:
                 if len(value) > longest_value or len(qualifier) > longest_key:
                     return False
         return True
 
     def puts(self, revision: int) -> list[Put]:
         """Return the cells at their revision, one put per row (step 6)."""
-        return [_tuple(Put, (row.key, row.cells, revision)) for row in self.rows if row.cells]
+        return [
+            _tuple(Put, (row.key, row.cells, revision))
+            for row in self.rows
+            if type(row.cells) is AlikeCells or row.cells
+        ]
 
     def each_put(self, revision: int) -> Iterator[Put]:
         """Yield the puts one by one."""
@@ -138,20 +150,12 @@ class ChangeSet:
     @property
     def size(self) -> int:
         """The approximate size of the cells in bytes."""
-        size = 0
-        # Faster than sum(), as in fits().
-        for row in self.rows:
-            for _, qualifier, value, _ in row.cells:
-                size += len(qualifier) + len(value)
-        return size
+        return sum([size_of_new(row.cells) for row in self.rows])
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """Return the states of the touched nodes after the commit."""
         found: dict[str, NodeState | None] = {}
-        cells: dict[str, Sequence[NewCellFields]] = {}
-        for row in self.rows:
-            if row.cells:
-                cells[row.path] = row.cells
+        cells = {row.path: row.cells for row in self.rows if type(row.cells) is not AlikeCells and row.cells}
         for node in self.after:
             path = node.path
             if not node.exists:
@@ -185,9 +189,16 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
     unchanged: list[StagedNode] = []
     adjusting: list[Adjusting] = []
     for node in nodes:
+        if node.is_new and node.exists:
+            # Nearly all nodes of a load are such nodes.
+            plan, change = _plan_of_new(node)
+            plans.append(plan)
+            row_changes.append(change)
+            after.append(node)
+            continue
         if node.base is None and not node.exists:
             continue
-        if not (node.is_new or node.dirty):
+        if not node.dirty:
             if node.depends_on_base:
                 depends_on = {schema.DELETED: None, **_columns_without_effect(node)}
                 plan = RowPlan(node.path, paths.key(node.path), (), depends_on, value_bytes=_read_back_size(node))
@@ -196,14 +207,13 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
                 unchanged.append(node)
             continue
         plan, change = _plan(node)
-        if not node.is_new:
-            if node.exists and (reads is not None or node.exact):
-                plan.slot_probe = _exact(node, reads)
-            if node.exists and reads is not None:
-                # The order of an adjust and a set matters to the other reads of a serializable transaction.
-                plan.depends_on.update(dict.fromkeys(map(schema.property_column, node.slot_adjusts)))
-            if node.adjusted:
-                adjusting.append(_tuple(Adjusting, (node, plan, len(row_changes))))
+        if node.exists and (reads is not None or node.exact):
+            plan.slot_probe = _exact(node, reads)
+        if node.exists and reads is not None:
+            # The order of an adjust and a set matters to the other reads of a serializable transaction.
+            plan.depends_on.update(dict.fromkeys(map(schema.property_column, node.slot_adjusts)))
+        if node.adjusted:
+            adjusting.append(_tuple(Adjusting, (node, plan, len(row_changes))))
         plans.append(plan)
         if len(plan.depends_on) > COLUMNS:
             plans += _divide(plan)
@@ -335,25 +345,45 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
 
 
 def _plan_of_new(node: StagedNode) -> tuple[RowPlan, RowChange]:
-    """As :func:`_plan`, for a node whose life begins; nearly all nodes of a load are such nodes."""
+    """As :func:`_plan`, for a node whose life begins."""
+    # If the node has an earlier life, that ends here as well. A node that was absent needs no such check: a commit that creates
+    # it writes the parent's child column, and a commit that touches it has that version in its view.
+    depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}
+    written, path = node.written, node.path
+    if not node.child_writes and not node.adjusted and len(written) <= ALIKE and None not in written.values():
+        names, columns = _columns_of_new(tuple(written))
+        found: tuple[bytes, ...] = (*_FIRST, *written.values())  # type: ignore[arg-type]
+        plan = RowPlan(path, paths.key(path), AlikeCells(columns, found), depends_on)
+        return plan, _tuple(RowChange, (path, ADDED, names, (), (), ()))
     cells: list[NewCellFields] = [_BEGIN_LIFE, _TOUCHED]
-    written = {name: node.base_of(name, data) for name, data in node.written.items()} if node.adjusted else node.written
+    if node.adjusted:
+        written = {name: node.base_of(name, data) for name, data in written.items()}
     for name, data in written.items():
         cells.append((*schema.property_column(name), values.TOMBSTONE if data is None else data, None))
     for name, is_present in node.child_writes.items():
         cells.append((*schema.child_column(name), schema.PRESENT if is_present else schema.GONE, None))
-    # If the node has an earlier life, that ends here as well. A node that was absent needs no such check: a commit that creates
-    # it writes the parent's child column, and a commit that touches it has that version in its view.
-    depends_on = _NOTHING if node.base is None else {schema.LAST_REVISION: None}
-    plan = RowPlan(node.path, paths.key(node.path), tuple(cells), depends_on)
+    plan = RowPlan(path, paths.key(path), tuple(cells), depends_on)
     children = _children(node) if node.child_writes else _NO_CHILDREN
-    return plan, _tuple(RowChange, (node.path, ADDED, tuple(node.written), *children, ()))
+    return plan, _tuple(RowChange, (path, ADDED, tuple(written), *children, ()))
+
+
+@lru_cache(maxsize=256)
+def _columns_of_new(names: tuple[str, ...]) -> tuple[tuple[str, ...], Columns]:
+    """Return the names, and the columns that the first revision of a node with these properties writes into its row.
+
+    All such nodes share them.
+    """
+    qualifiers = [schema.DELETED[1], schema.LAST_REVISION[1], *(schema.property_column(name)[1] for name in names)]
+    return names, Columns(schema.DATA, qualifiers)
 
 
 def _children(node: StagedNode) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the children that the node gets, and of those that it loses."""
-    added = tuple(name for name, is_present in node.child_writes.items() if is_present)
-    return added, tuple(name for name, is_present in node.child_writes.items() if not is_present)
+    writes = node.child_writes
+    if all(writes.values()):
+        return tuple(writes), ()
+    added = tuple(name for name, is_present in writes.items() if is_present)
+    return added, tuple(name for name, is_present in writes.items() if not is_present)
 
 
 def _keep_names_apart(node: StagedNode, plan: RowPlan, created: Sequence[str]) -> None:

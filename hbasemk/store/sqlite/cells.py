@@ -8,12 +8,13 @@ the length of histories or the width of rows.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Final, TypeAlias, Union
+from typing import Final, NamedTuple, TypeAlias, Union
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
+from hbasemk.store.alike import AlikeCells, Columns
 
 MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
@@ -29,6 +30,10 @@ FEW_CELLS: Final = 16
 """Up to so many cells are inserted by one statement, of which there is one for each number of cells."""
 BLOCKS: Final = (64, FEW_CELLS)
 """The numbers of cells that one statement inserts if there are more."""
+ROWS: Final = 16
+"""The number of rows with the same columns that one statement inserts."""
+WIDEST: Final = 40
+"""The most parameters of such a row. Some builds of SQLite allow only 999 parameters of a statement."""
 _FIELDS: Final = 4
 _row: Final = itemgetter(0)
 new_cell = tuple.__new__
@@ -52,7 +57,9 @@ class Family:
     """The SQL table of one column family, and the statements on it."""
 
     __slots__ = (
+        "_insert",
         "_inserts",
+        "_inserts_alike",
         "below",
         "below_all",
         "delete",
@@ -100,11 +107,12 @@ class Family:
             conflict = "(row, qualifier) DO UPDATE SET ts = excluded.ts, value = excluded.value WHERE excluded.ts >= ts"
         else:
             conflict = "(row, qualifier, ts) DO UPDATE SET value = excluded.value"
+        self._insert = f"INSERT INTO {table} (row, qualifier, ts, value) VALUES {{}} ON CONFLICT {conflict}"
         self._inserts = {
-            count: f"INSERT INTO {table} (row, qualifier, ts, value) VALUES {', '.join(['(?, ?, ?, ?)'] * count)} "
-            f"ON CONFLICT {conflict}"
+            count: self._insert.format(", ".join(["(?, ?, ?, ?)"] * count))
             for count in (*range(1, FEW_CELLS + 1), *BLOCKS)
         }
+        self._inserts_alike: dict[int, str] = {}
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (
@@ -119,6 +127,23 @@ class Family:
     def insert(self, count: int) -> str:
         """Return the statement that inserts 1 to :data:`FEW_CELLS` cells, or as many as one of :data:`BLOCKS`."""
         return self._inserts[count]
+
+    def insert_alike(self, count: int) -> str:
+        """Return the statement that inserts :data:`ROWS` rows with the same columns, ``count`` of them.
+
+        Its parameters are the timestamp, the qualifiers, and the key and the values of each row.
+        """
+        found = self._inserts_alike.get(count)
+        if found is None:
+            width = count + 1
+            found = self._inserts_alike[count] = self._insert.format(
+                ", ".join(
+                    f"(?{row}, ?{column + 1}, ?1, ?{row + column})"
+                    for row in range(width + 1, width + 1 + ROWS * width, width)
+                    for column in range(1, width)
+                )
+            )
+        return found
 
 
 class Families:
@@ -180,8 +205,19 @@ class Families:
 # --- writing ---------------------------------------------------------------------------------------------------
 
 
-Group: TypeAlias = tuple[Family, list[Union[bytearray, int]]]  # noqa: UP007 - evaluated at run time on 3.10
-"""Cells of one family as the parameters of its inserts: row, qualifier, timestamp and value of each cell in turn."""
+Parameter: TypeAlias = Union[bytearray, int]  # noqa: UP007 - evaluated at run time on 3.10
+
+
+class Group(NamedTuple):
+    """Cells of one family as the parameters of inserts.
+
+    ``values`` holds row, qualifier, timestamp and value of each cell in turn. If ``shared`` holds a timestamp and qualifiers,
+    rows have these columns, and ``values`` holds the key and the values of each row.
+    """
+
+    family: Family
+    values: list[Parameter]
+    shared: Sequence[Parameter] = ()
 
 
 def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
@@ -193,14 +229,28 @@ def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
 
 def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -> list[Group] | None:
     """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
-    groups: dict[bytes, list[bytearray | int]] = {}
+    groups: dict[bytes, list[Parameter]] = {}
+    alike: dict[tuple[Columns, int], list[bytes]] = {}
     # SQLite inserts rows in the order of their keys faster than at random places.
+    if len(puts) > 1:
+        puts = sorted(puts, key=_row)
     last: bytes | None = None
-    members: list[bytearray | int] = []
-    for key, cells, stamp in sorted(puts, key=_row):
-        row = blob(key)
+    members: list[Parameter] = []
+    columns: Columns | None = None
+    at: int | None = None
+    rows: list[bytes] = []
+    several = len(puts) >= ROWS
+    for key, cells, stamp in puts:
         if stamp is None:
             stamp = now
+        if several and type(cells) is AlikeCells and stamp is not None:
+            if cells.columns is not columns or stamp != at:
+                columns, at = cells.columns, stamp
+                rows = alike.setdefault((columns, at), [])
+            rows.append(key)
+            rows += cells.values
+            continue
+        row = blob(key)
         for family, qualifier, value, timestamp in cells:
             if timestamp is None:
                 timestamp = stamp
@@ -210,7 +260,27 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
                 last = family
                 members = groups.setdefault(family, [])
             members += (row, blob(qualifier), timestamp, blob(value))
-    return [(tables.get(name), values) for name, values in groups.items()]
+    whole = _group_alike(tables, alike, groups) if alike else ()
+    return [*whole, *(Group(tables.get(name), values) for name, values in groups.items())]
+
+
+def _group_alike(
+    tables: Families, alike: Mapping[tuple[Columns, int], list[bytes]], groups: dict[bytes, list[Parameter]]
+) -> Iterator[Group]:
+    """Yield groups of rows with the same columns; the cells of rows that fill no statement go to ``groups``."""
+    for (columns, at), rows in alike.items():
+        qualifiers = columns.qualifiers
+        width = len(qualifiers) + 1
+        end = len(rows) - len(rows) % (ROWS * width) if width <= WIDEST else 0
+        if end:
+            shared: list[Parameter] = [at, *map(blob, qualifiers)]
+            yield Group(tables.get(columns.family), [*map(blob, rows[:end])], shared)
+        if end < len(rows):
+            members = groups.setdefault(columns.family, [])
+            for begin in range(end, len(rows), width):
+                row = blob(rows[begin])
+                for qualifier, value in zip(qualifiers, rows[begin + 1 : begin + width], strict=True):
+                    members += (row, blob(qualifier), at, blob(value))
 
 
 def group_replacing(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
@@ -249,7 +319,12 @@ def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[by
 
 def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
     """Write cells; the caller has begun a transaction."""
-    for family, values in groups:
+    for family, values, shared in groups:
+        if shared:
+            step = ROWS * len(shared)
+            starts = range(0, len(values), step)
+            sql.executemany(family.insert_alike(len(shared) - 1), ([*shared, *values[at : at + step]] for at in starts))
+            continue
         begin, end = 0, len(values)
         for block in BLOCKS if end > FEW_CELLS * _FIELDS else ():
             step = block * _FIELDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hbasemk.testing.store.alike import AlikeRows
 from hbasemk.testing.store.bounds import Bounds
 from hbasemk.testing.store.cells import Cells
 from hbasemk.testing.store.changes import Changes
@@ -15,6 +16,17 @@ from hbasemk.testing.store.wide import Wide
 
 
 class StoreConformance(
-    Cells, CompareAndSet, Transactions, OrderOfWrites, Changes, Scans, Wide, Bounds, Schema, Concurrency, Model
+    Cells,
+    CompareAndSet,
+    Transactions,
+    OrderOfWrites,
+    Changes,
+    Scans,
+    Wide,
+    AlikeRows,
+    Bounds,
+    Schema,
+    Concurrency,
+    Model,
 ):
     """Tests that every store must pass. A subclass provides the fixture ``open_store``; see the package's docstring."""
