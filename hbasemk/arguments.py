@@ -77,6 +77,24 @@ def property_name(value: object, path: str) -> str:
         raise InvalidPathError(f"a property of {limits.shown(path)} cannot have this name: {error.message}") from None
 
 
+@lru_cache(maxsize=256)
+def _check_known_names(names: tuple[str, ...]) -> None:
+    """Check names that many nodes have together, in a fraction of the time."""
+    for name in names:
+        paths.check_name(name)
+
+
+def properties(value: object, path: str) -> Mapping[Any, Any]:
+    """Return a mapping of property names of the node at ``path`` to values; raise TypeError or InvalidPathError otherwise."""
+    given = value if type(value) is dict else mapping(value, "properties")
+    try:
+        _check_known_names(tuple(given))
+    except (TypeError, InvalidPathError):
+        for name in given:
+            property_name(name, path)
+    return given
+
+
 def moment_ms(value: object, name: str) -> int:
     """Return the ms since 1970 of an aware datetime; raise TypeError or InvalidValueError for another value."""
     if not isinstance(value, datetime.datetime):

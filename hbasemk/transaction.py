@@ -37,6 +37,8 @@ T = TypeVar("T")
 Isolation: TypeAlias = Literal["snapshot", "serializable"]
 """``snapshot``: the columns written must not have changed. ``serializable``: nor the data read."""
 _BUFFERS: Final = (bytearray, memoryview)
+_new: Final = tuple.__new__
+"""Creates a named tuple from its fields at a third of the cost of calling its class."""
 
 
 def check_isolation(isolation: object) -> None:
@@ -96,10 +98,8 @@ class Transaction:
         the commit: NodeNotFoundError, NodeExistsError.
         """
         arguments.new_path(path)
-        given = {} if properties is None else arguments.mapping(properties, "properties")
-        for name in given:
-            arguments.property_name(name, path)
-        self._take(AddEncoded(path, encode_properties(path, given)))
+        given = {} if properties is None else arguments.properties(properties, path)
+        self._take(_new(AddEncoded, (path, encode_properties(path, given))))
 
     def expect(self, path: str, version: str | None) -> None:
         """Require that the node at ``path`` has the given ``version`` (:attr:`Node.version`; None: no node); change nothing.
@@ -154,9 +154,7 @@ class Transaction:
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         """
         arguments.path(path)
-        given = arguments.mapping(properties, "properties")
-        for name in given:
-            arguments.property_name(name, path)
+        given = arguments.properties(properties, path)
         # All before the first is taken, because a value may raise, such as a released memoryview.
         operations: list[Operation] = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
         if not operations and if_version is ...:

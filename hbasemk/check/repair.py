@@ -147,7 +147,7 @@ class Repair:
                 return ReadyChangeSet(change_set.of_nodes(self._ancestors(view, path, itself=True)))
             done = "its parent no longer lists it"
             node = StagedNode(parent, above)
-            node.child_writes[name] = False
+            node.write_child(name, is_present=False)
             return ReadyChangeSet(change_set.of_nodes([node]))
 
         revision = self._commit(make)
@@ -193,7 +193,7 @@ class Repair:
             if state is not None and not nodes and self._instance.lists(view, state, name):
                 return []
             node = StagedNode(path, state)
-            node.child_writes[name] = True
+            node.write_child(name, is_present=True)
             nodes.append(node)
             if state is not None:
                 return nodes
@@ -204,7 +204,7 @@ class Repair:
     def _adopt(self, view: View, node: StagedNode) -> None:
         """Let a restored node list all its existing children."""
         for name in self._below(view, node.path):
-            node.child_writes[name] = True
+            node.write_child(name, is_present=True)
 
     def _below(self, view: View, path: str) -> list[str]:
         levels = self._instance.levels(view, path, 1)

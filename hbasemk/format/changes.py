@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from hbasemk.errors import LimitError
@@ -25,6 +26,8 @@ _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 
 _PLAIN, _DEFLATED = b"\x01", b"\x02"
 _DEFLATE_FROM: Final = 1024
+_FEW: Final = 32
+"""Up to so many names of properties are encoded once for many nodes."""
 _AT_ONCE: Final = 5000
 """The number of nodes that are encoded as text at once."""
 FIRST_CHUNK: Final = 64 * 1024
@@ -117,14 +120,33 @@ def _texts(changes: Sequence[RowChange]) -> Iterator[bytes]:
 
 
 def _text(before: str, changes: Sequence[RowChange], after: str) -> bytes:
-    rows: list[tuple[object, ...]] = []
+    rows: list[str] = []
+    names: Sequence[str] | None = None
+    end = last = ""
     for path, kind, properties, children_added, children_removed, adjusted in changes:
+        if (
+            not (children_added or children_removed or adjusted)
+            and type(properties) is tuple
+            and len(properties) <= _FEW
+        ):
+            # Many nodes of a load, and most small commits, change the same properties.
+            if properties is not names or kind != last:
+                names, last = properties, kind
+                end = _kind_and_names(kind, properties)
+            rows.append(f"[{_to_json(path)},{end}")
+            continue
         # Leave out what is empty at the end.
         length = 6 if adjusted else 5 if children_removed else 4 if children_added else 3 if properties else 2
-        rows.append((path, _LETTERS[kind], properties, children_added, children_removed, adjusted)[:length])
+        row = (path, _LETTERS[kind], properties, children_added, children_removed, adjusted)[:length]
+        rows.append(_to_json(row))
     # Do not escape: a JSON reader would join two escaped surrogates that form a pair, but row keys keep them separate.
-    text = _to_json(rows)
-    return f"{before}{text[1:-1]}{after}".encode("utf-8", "surrogatepass")
+    return f"{before}{','.join(rows)}{after}".encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
+def _kind_and_names(kind: str, properties: tuple[str, ...]) -> str:
+    """Return the JSON of a change after its path."""
+    return _to_json([_LETTERS[kind], properties] if properties else [_LETTERS[kind]])[1:]
 
 
 def _chunks(data: bytes) -> list[NewCell]:

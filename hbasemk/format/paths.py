@@ -35,9 +35,9 @@ def check_path(path: str) -> str:
     """Return a path if a node can have it; otherwise raise InvalidPathError."""
     if path == ROOT:
         return path
-    if not isinstance(path, str) or not path.startswith("/"):
+    if not isinstance(path, str) or not path or path[0] != "/":
         raise InvalidPathError(f"{limits.shown(path)} is not a valid path; expected an absolute path such as '/a/b'")
-    if path.endswith("/") or "//" in path:
+    if path[-1] == "/" or "//" in path:
         raise InvalidPathError(f"{limits.shown(path)} is not a valid path; it has an empty name or ends with a slash")
     if "/." in path and not _NO_NAMES.isdisjoint(path.split("/")):
         raise InvalidPathError(f"{limits.shown(path)} is not a valid path; '.' and '..' cannot be names in it")
@@ -81,7 +81,7 @@ def is_path(path: object) -> TypeGuard[str]:
 def check_new(path: str) -> str:
     """Return a path if a node can be added there; otherwise raise InvalidPathError (see :data:`limits.MAX_DEPTH`)."""
     check_path(path)
-    if path.count("/") > limits.MAX_DEPTH:
+    if len(path) > limits.MAX_DEPTH < path.count("/"):
         raise InvalidPathError(
             f"the path {path[:60]!r}… has {depth(path)} levels; a new node can be at most {limits.MAX_DEPTH} levels below the "
             "root. Use fewer levels."

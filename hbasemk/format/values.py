@@ -57,30 +57,21 @@ _ELEMENT: Final = 48
 """Bytes of an element of a decoded array, beyond its encoded bytes."""
 _FOUR_BYTES: Final = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)
 """The first bytes of characters that take four bytes."""
+_WORD: Final = 64
 _NESTED: Final = "Store nested data in child nodes, or as JSON in a str."
 _DOUBLE: Final = struct.Struct(">d")
 _LENGTH: Final = struct.Struct(">I")
 
 
-def encode(value: PropertyValue) -> bytes:
-    """Encode a value; raise InvalidValueError if its type is not supported, LimitError if it is too large."""
-    if isinstance(value, (list, tuple)):
-        parts = [bytes([_ARRAY])]
-        size = 1
-        for element in value:
-            if isinstance(element, (list, tuple)):
-                raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}. {_NESTED}")
-            data = _encode_scalar(element, in_array=True)
-            size += 4 + len(data)
-            if size > limits.MAX_VALUE:
-                raise _too_large(f"a list of {len(value)} elements has more than {limits.MAX_VALUE} bytes")
-            parts += (_LENGTH.pack(len(data)), data)
-        return b"".join(parts)
-    return _encode_scalar(value)  # type: ignore[arg-type]
+def encode(value: PropertyValue, *, in_array: bool = False) -> bytes:
+    """Encode a value; raise InvalidValueError if its type is not supported, LimitError if it is too large.
 
-
-def _encode_scalar(value: Scalar, *, in_array: bool = False) -> bytes:
+    ``in_array``: it is an element of an array.
+    """
     if isinstance(value, str):
+        # A character takes at most four bytes.
+        if len(value) * 4 < limits.MAX_VALUE:
+            return b"\x01" + value.encode("utf-8", "surrogatepass")
         if len(value) >= limits.MAX_VALUE:
             raise _too_large(f"a str of {len(value)} characters has more than {limits.MAX_VALUE - 1} bytes")
         text = value.encode("utf-8", "surrogatepass")
@@ -90,12 +81,15 @@ def _encode_scalar(value: Scalar, *, in_array: bool = False) -> bytes:
     if isinstance(value, bool):
         return b"\x05" if value else b"\x04"
     if isinstance(value, int):
-        if limits.is_long_int(value):
+        bits = value.bit_length()
+        if bits > _WORD and limits.is_long_int(value):
             raise LimitError(
                 f"an int of {value.bit_length()} bits has more than {limits.MAX_DIGITS} digits, which is the limit: "
                 "Python does not convert longer ones to text by default. Store it as bytes, or its digits as a string."
             )
-        return b"\x02" + value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+        length = bits // 8 + 1
+        # Python is faster without the third argument.
+        return b"\x02" + (value.to_bytes(length, "big") if value >= 0 else value.to_bytes(length, "big", signed=True))
     if isinstance(value, float):
         return b"\x03" + _DOUBLE.pack(value)
     if isinstance(value, BlobRef):
@@ -120,7 +114,23 @@ def _encode_scalar(value: Scalar, *, in_array: bool = False) -> bytes:
         if len(data) >= limits.MAX_VALUE:
             raise _too_large(f"{len(data)} bytes are more than {limits.MAX_VALUE - 1}")
         return b"\x08" + data
+    if isinstance(value, (list, tuple)) and not in_array:
+        return _encode_array(value)
     raise _unsupported(value, in_array)
+
+
+def _encode_array(value: Sequence[PropertyValue]) -> bytes:
+    parts = [bytes([_ARRAY])]
+    size = 1
+    for element in value:
+        if isinstance(element, (list, tuple)):
+            raise InvalidValueError(f"an array cannot hold another one: {limits.shown(value)}. {_NESTED}")
+        data = encode(element, in_array=True)
+        size += 4 + len(data)
+        if size > limits.MAX_VALUE:
+            raise _too_large(f"a list of {len(value)} elements has more than {limits.MAX_VALUE} bytes")
+        parts += (_LENGTH.pack(len(data)), data)
+    return b"".join(parts)
 
 
 def _unsupported(value: object, in_array: bool) -> InvalidValueError:

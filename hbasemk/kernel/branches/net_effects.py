@@ -53,7 +53,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
                 old, new = before.get(child), after.get(child)
                 # A node that is new on the branch has none of the children of trunk's node.
                 if _life(new) != (None if node.is_new else _life(old)):
-                    node.child_writes[name] = new is not None
+                    node.write_child(name, is_present=new is not None)
         if node.dirty or node.depends_on_base:
             nodes.append(node)
     return nodes

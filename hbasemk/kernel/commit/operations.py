@@ -129,16 +129,20 @@ def needed_by(operations: Iterable[Operation]) -> Needed:
     children: dict[str, list[str]] = {}
     added: set[str] = set()
     for operation in operations:
-        if isinstance(operation, (MoveNode, CopyNode)):
+        if isinstance(operation, AddEncoded):
+            # Nearly all operations of a load; their paths are valid.
+            path = operation.path
+            is_node = path != paths.ROOT
+        elif isinstance(operation, (MoveNode, CopyNode)):
             source, target = map(paths.check_path, operation)
             needed[source] = needed[target] = None
             if target != paths.ROOT:
                 needed[paths.parent(target)] = None
             continue
-        path = operation.path
-        if not isinstance(operation, AddEncoded):
-            paths.check_path(path)
-        if path == paths.ROOT or not isinstance(operation, (AddEncoded, AddNode, RemoveNode)):
+        else:
+            path = paths.check_path(operation.path)
+            is_node = path != paths.ROOT and isinstance(operation, (AddNode, RemoveNode))
+        if not is_node:
             needed[path] = None
             continue
         parent = paths.parent(path)

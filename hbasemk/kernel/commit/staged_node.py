@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from hbasemk.format import exact, values
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.exact import Exact
 from hbasemk.format.node import NodeState
+
+_NONE: Final = cast("dict[str, Any]", MappingProxyType({}))
+"""The children of most nodes; an assignment to an item raises TypeError."""
 
 
 class StagedNode:
@@ -45,9 +49,9 @@ class StagedNode:
         self.is_new = False
         self.loaded = False
         self.written: dict[str, bytes | None] = {}
-        self.child_writes: dict[str, bool] = {}
-        self.staged_children: dict[str, StagedNode] = {}
-        # None to save memory: most nodes of a large commit need neither.
+        # Most nodes of a large commit need none of these, and so share an empty dict, or have None.
+        self.child_writes: dict[str, bool] = _NONE
+        self.staged_children: dict[str, StagedNode] = _NONE
         self.repeated: dict[str, None] | None = None
         self.withdrawn: dict[str, None] | None = None
         self.adjusted: dict[str, Exact] | None = None
@@ -58,8 +62,44 @@ class StagedNode:
         """End the life of the node, and drop all writes of this staging to it."""
         self.exists = self.is_new = False
         self.written = {}
-        self.child_writes = {}
+        self.child_writes = _NONE
         self.adjusted = self.exact = None
+
+    def write_child(self, name: str, *, is_present: bool) -> None:
+        """Write the column of a child."""
+        if self.child_writes is _NONE:
+            self.child_writes = {}
+        self.child_writes[name] = is_present
+
+    def stage_child(self, name: str, child: StagedNode) -> None:
+        """Keep a child that is staged, too."""
+        if self.staged_children is _NONE:
+            self.staged_children = {}
+        self.staged_children[name] = child
+
+    def add_child(self, name: str, child: StagedNode) -> None:
+        """Stage a child whose life begins, and write its column."""
+        if self.staged_children is _NONE:
+            self.staged_children = {}
+        if self.child_writes is _NONE:
+            self.child_writes = {}
+        self.staged_children[name] = child
+        self.child_writes[name] = True
+
+    def remove_child(self, name: str, child: StagedNode) -> None:
+        """Stage a child whose life has ended, and write its column.
+
+        If it was added by this staging, what remains is the dependency on its absence.
+        """
+        self.stage_child(name, child)
+        if child.base is not None:
+            self.write_child(name, is_present=False)
+            return
+        if name in self.child_writes:
+            del self.child_writes[name]
+        if self.withdrawn is None:
+            self.withdrawn = {}
+        self.withdrawn[name] = None
 
     def take_properties(self, encoded: Mapping[str, bytes], adjusted: Mapping[str, Adjusted] | None) -> None:
         """Give a node whose life begins the properties of another one: their values, and the parts of adjusted ones.

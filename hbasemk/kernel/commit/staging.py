@@ -197,7 +197,7 @@ class Staging:
                     raise _too_many(target)
             for state in level:
                 node = self._put(state.path, state)
-                self._nodes[paths.parent(state.path)].staged_children[paths.name(state.path)] = node
+                self._nodes[paths.parent(state.path)].stage_child(paths.name(state.path), node)
                 whole.append(node)
         # Only now: if a read fails, the program may catch the error and go on, and the levels below are unknown.
         for node in whole:
@@ -242,7 +242,7 @@ class Staging:
             elif isinstance(operation, AddNode):
                 self._add(operation)
             elif isinstance(operation, AddEncoded):
-                self._begin(operation.path).written.update(operation.properties)
+                self._begin(operation.path).written = dict(operation.properties)
             elif isinstance(operation, Increment):
                 self._increment(operation)
             elif isinstance(operation, Adjust):
@@ -331,19 +331,27 @@ class Staging:
         self._path_bytes += limits.size(path)
         if self._path_bytes > limits.MAX_PATHS:
             raise _too_many(path)
-        node = self._node(path)
+        nodes = self._nodes
+        above, _, name = path.rpartition("/")
+        parent = nodes.get(above or paths.ROOT)
+        node = nodes.get(path)
+        if node is None:
+            # As in _is_below_known().
+            if parent is not None and (parent.base is None or parent.loaded):
+                node = nodes[path] = StagedNode(path, None)
+            else:
+                node = self._node(path)
         if node.exists:
             raise NodeExistsError(
                 f"node {shortened(path)} already exists in revision {revisions.to_text(self.view.revision)}",
                 path=path,
                 revision=revisions.to_text(self.view.revision),
             )
-        above, _, name = path.rpartition("/")
-        parent = self._require(above or paths.ROOT)
+        if parent is None or not parent.exists:
+            parent = self._require(above or paths.ROOT)
         if parent.encoded(name) is not None:
             raise name_conflict(parent.path, name)
-        parent.staged_children[name] = node
-        parent.child_writes[name] = True
+        parent.add_child(name, node)
         # A node that does not exist has no writes that a new life must drop.
         node.exists = node.is_new = True
         return node
@@ -356,16 +364,7 @@ class Staging:
         for below in list(self._below(path)):
             below.end_life()
         parent = self._require(paths.parent(path))
-        parent.staged_children[paths.name(path)] = node
-        if node.base is None:
-            # Added and removed again: what remains is the dependency on its absence.
-            name = paths.name(path)
-            parent.child_writes.pop(name, None)
-            if parent.withdrawn is None:
-                parent.withdrawn = {}
-            parent.withdrawn[name] = None
-        else:
-            parent.child_writes[paths.name(path)] = False
+        parent.remove_child(paths.name(path), node)
 
     def _move(self, operation: MoveNode) -> None:
         source, target = operation

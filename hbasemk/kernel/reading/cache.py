@@ -200,12 +200,11 @@ class NodeCache:
             for path, kind, _, children_added, children_removed, _ in arrival.changes:
                 before = touched.get(path, -1)
                 touched[path] = position
-                known = self._drop(path)
+                known = self._drop(path) if path in self._young or path in self._old else _NOTHING
                 if children_added or children_removed or kind != CHANGED:
                     known = _NOTHING
-                if path in states and before <= built_on:
-                    entry = _entry(path, position, states[path], known.names_position, known.names)
-                    self._keep(path, entry)
+                if before <= built_on and path in states:
+                    self._keep(path, _entry(path, position, states[path], known.names_position, known.names))
                 elif known.names_position != _NEVER:
                     self._keep(path, _entry(path, _NEVER, None, known.names_position, known.names))
 
