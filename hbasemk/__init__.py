@@ -37,8 +37,8 @@ What to keep in mind:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Final
+# Type checkers take it for true. The module typing would take time to import.
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from hbasemk.blobs import RepositoryBlobs
@@ -152,7 +152,7 @@ __all__ = [
     "diff",
 ]
 
-_HOMES: Final = {
+_HOMES = {
     "RepositoryBlobs": "blobs",
     "Branch": "branch",
     "Change": "changes",
@@ -211,7 +211,7 @@ _HOMES: Final = {
 }
 """The module of the package that defines each public name. It is imported when the name is first used: all modules together
 take most of the start-up of a command, and an interrupt (Ctrl-C) during that must not print a traceback."""
-_MODULES: Final = frozenset({"errors", "jsop"})
+_MODULES = frozenset({"errors", "jsop"})
 """The public modules. They are attributes of the package, too."""
 
 if not TYPE_CHECKING:
@@ -219,6 +219,8 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a public name when it is first used."""
+        import importlib
+
         if name in _HOMES:
             found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
             globals()[name] = found
@@ -229,4 +231,4 @@ if not TYPE_CHECKING:
 
     def __dir__() -> list[str]:
         """Return the names of the package, also of those that nobody has used yet."""
-        return sorted({*globals(), *__all__, *_MODULES})
+        return sorted({*globals(), *__all__, *_MODULES} - {"TYPE_CHECKING"})

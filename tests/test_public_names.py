@@ -62,6 +62,20 @@ def test_each_name_is_what_its_module_defines(name: str) -> None:
         assert pickle.loads(pickle.dumps(found)) is found
 
 
+def test_each_name_can_be_the_first_one() -> None:
+    """No order of imports is needed, although modules import each other."""
+    ran = python(
+        "import os, hbasemk\n"
+        "for name in {home: name for name, home in hbasemk._HOMES.items()}.values():\n"
+        "    process = os.fork()\n"
+        "    if not process:\n"
+        "        getattr(hbasemk, name)\n"
+        "        os._exit(0)\n"
+        "    assert os.waitpid(process, 0)[1] == 0, name\n"
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_a_star_import_and_dir_have_all_names() -> None:
     ran = python("from hbasemk import *; import hbasemk; print(all(globals()[name] for name in hbasemk.__all__))")
     assert (ran.stdout, ran.stderr) == ("True\n", "")
