@@ -10,7 +10,7 @@ from collections.abc import Callable
 import click
 
 import hbasemk
-from hbasemk.connect import open_store
+from hbasemk.opening import open_store
 from hbasemk.testing.wrapped import CountingStore
 
 BATCH = 10_000

@@ -10,7 +10,7 @@ import click
 import hbasemk
 from benchmarks.workers import Gate, Workers
 from hbasemk import Transaction
-from hbasemk.connect import open_store
+from hbasemk.opening import open_store
 from hbasemk.testing.wrapped import CountingStore
 
 PATH: Final = "/counter"

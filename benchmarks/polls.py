@@ -13,7 +13,7 @@ import click
 import hbasemk
 from benchmarks.workers import Gate, Job, Workers
 from hbasemk import Repository, Settings
-from hbasemk.connect import open_store
+from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import CountingStore

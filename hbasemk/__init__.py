@@ -37,56 +37,60 @@ What to keep in mind:
 
 from __future__ import annotations
 
-from hbasemk.blobs import RepositoryBlobs
-from hbasemk.branch import Branch
-from hbasemk.changes import Change, diff
-from hbasemk.checkpoint import Checkpoint
-from hbasemk.connect import connect
-from hbasemk.errors import (
-    BlobNotFoundError,
-    BranchError,
-    CheckpointError,
-    ClockSkewError,
-    ClosedError,
-    CommitUnknownError,
-    ConflictError,
-    FormatError,
-    HbasemkError,
-    InvalidChangeError,
-    InvalidPathError,
-    InvalidRevisionError,
-    InvalidValueError,
-    JsopError,
-    LeaseLostError,
-    LimitError,
-    NodeDeletedError,
-    NodeExistsError,
-    NodeNotFoundError,
-    PropertyNotFoundError,
-    RevisionCollectedError,
-    RevisionError,
-    RevisionOverflowError,
-    SchemaVersionError,
-    StoreError,
-    StoreNotAppliedError,
-    StoreUnknownError,
-    StoreUnusableError,
-    UnknownRevisionError,
-    VersionMismatchError,
-)
-from hbasemk.format.changes import RowChange
-from hbasemk.format.journal_row import Outcome
-from hbasemk.format.values import BlobRef, Json, PropertyValue, Value
-from hbasemk.kernel.commit.statistics import CommitStatistics
-from hbasemk.kernel.log import LogEntry
-from hbasemk.kernel.reading.cache import CacheStatistics
-from hbasemk.kernel.settings import Settings
-from hbasemk.microkernel import MicroKernel
-from hbasemk.open_branch import OpenBranch
-from hbasemk.repository import Repository
-from hbasemk.snapshot import Node, NodeStatus, Snapshot
-from hbasemk.transaction import Isolation, Transaction
-from hbasemk.watch import Watch
+# Type checkers take it for true. The module typing would take time to import.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from hbasemk.blobs import RepositoryBlobs
+    from hbasemk.branch import Branch
+    from hbasemk.changes import Change, diff
+    from hbasemk.checkpoint import Checkpoint
+    from hbasemk.errors import (
+        BlobNotFoundError,
+        BranchError,
+        CheckpointError,
+        ClockSkewError,
+        ClosedError,
+        CommitUnknownError,
+        ConflictError,
+        FormatError,
+        HbasemkError,
+        InvalidChangeError,
+        InvalidPathError,
+        InvalidRevisionError,
+        InvalidValueError,
+        JsopError,
+        LeaseLostError,
+        LimitError,
+        NodeDeletedError,
+        NodeExistsError,
+        NodeNotFoundError,
+        PropertyNotFoundError,
+        RevisionCollectedError,
+        RevisionError,
+        RevisionOverflowError,
+        SchemaVersionError,
+        StoreError,
+        StoreNotAppliedError,
+        StoreUnknownError,
+        StoreUnusableError,
+        UnknownRevisionError,
+        VersionMismatchError,
+    )
+    from hbasemk.format.changes import RowChange
+    from hbasemk.format.journal_row import Outcome
+    from hbasemk.format.values import BlobRef, Json, PropertyValue, Value
+    from hbasemk.kernel.commit.statistics import CommitStatistics
+    from hbasemk.kernel.log import LogEntry
+    from hbasemk.kernel.reading.cache import CacheStatistics
+    from hbasemk.kernel.settings import Settings
+    from hbasemk.microkernel import MicroKernel
+    from hbasemk.open_branch import OpenBranch
+    from hbasemk.opening import connect
+    from hbasemk.repository import Repository
+    from hbasemk.snapshot import Node, NodeStatus, Snapshot
+    from hbasemk.transaction import Isolation, Transaction
+    from hbasemk.watch import Watch
 
 __version__ = "0.1.0"
 
@@ -147,3 +151,84 @@ __all__ = [
     "connect",
     "diff",
 ]
+
+_HOMES = {
+    "RepositoryBlobs": "blobs",
+    "Branch": "branch",
+    "Change": "changes",
+    "diff": "changes",
+    "Checkpoint": "checkpoint",
+    "BlobNotFoundError": "errors",
+    "BranchError": "errors",
+    "CheckpointError": "errors",
+    "ClockSkewError": "errors",
+    "ClosedError": "errors",
+    "CommitUnknownError": "errors",
+    "ConflictError": "errors",
+    "FormatError": "errors",
+    "HbasemkError": "errors",
+    "InvalidChangeError": "errors",
+    "InvalidPathError": "errors",
+    "InvalidRevisionError": "errors",
+    "InvalidValueError": "errors",
+    "JsopError": "errors",
+    "LeaseLostError": "errors",
+    "LimitError": "errors",
+    "NodeDeletedError": "errors",
+    "NodeExistsError": "errors",
+    "NodeNotFoundError": "errors",
+    "PropertyNotFoundError": "errors",
+    "RevisionCollectedError": "errors",
+    "RevisionError": "errors",
+    "RevisionOverflowError": "errors",
+    "SchemaVersionError": "errors",
+    "StoreError": "errors",
+    "StoreNotAppliedError": "errors",
+    "StoreUnknownError": "errors",
+    "StoreUnusableError": "errors",
+    "UnknownRevisionError": "errors",
+    "VersionMismatchError": "errors",
+    "RowChange": "format.changes",
+    "Outcome": "format.journal_row",
+    "BlobRef": "format.values",
+    "Json": "format.values",
+    "PropertyValue": "format.values",
+    "Value": "format.values",
+    "CommitStatistics": "kernel.commit.statistics",
+    "LogEntry": "kernel.log",
+    "CacheStatistics": "kernel.reading.cache",
+    "Settings": "kernel.settings",
+    "MicroKernel": "microkernel",
+    "OpenBranch": "open_branch",
+    "connect": "opening",
+    "Repository": "repository",
+    "Node": "snapshot",
+    "NodeStatus": "snapshot",
+    "Snapshot": "snapshot",
+    "Isolation": "transaction",
+    "Transaction": "transaction",
+    "Watch": "watch",
+}
+"""The module of the package that defines each public name. It is imported when the name is first used: all modules together
+take most of the start-up of a command, and an interrupt (Ctrl-C) during that must not print a traceback."""
+_MODULES = frozenset({"errors", "jsop"})
+"""The public modules. They are attributes of the package, too."""
+
+if not TYPE_CHECKING:
+    # Type checkers use the imports above, and report a name that does not exist.
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used."""
+        import importlib
+
+        if name in _HOMES:
+            found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+            globals()[name] = found
+            return found
+        if name in _MODULES:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        """Return the names of the package, also of those that nobody has used yet."""
+        return sorted({*globals(), *__all__, *_MODULES} - {"TYPE_CHECKING"})

@@ -65,7 +65,17 @@ class InvalidValueError(HbasemkError, ValueError):
 
 
 class LimitError(HbasemkError, ValueError):
-    """A value, path, message or commit exceeds a limit; nothing was written."""
+    """A value, path, message or commit exceeds a limit; nothing was written.
+
+    If a value exceeds a limit only together with its name and its path, ``path`` and ``name`` are those of the property. The
+    error of a store has ``row``, ``column`` and ``size`` instead.
+    """
+
+    path: str
+    name: str
+    row: bytes
+    column: tuple[bytes, bytes]
+    size: int
 
 
 class NodeNotFoundError(HbasemkError, KeyError):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hbasemk import arguments
 from hbasemk.errors import InvalidValueError
 from hbasemk.format import paths, schema
+from hbasemk.format.limits import shortened
 from hbasemk.store.abc import Store
 
 
@@ -27,4 +28,6 @@ def lay_out(store: Store, url: str, splits: Sequence[str], compression: str | No
     parts = len(keys) + 1
     blobs = [(number * 0x10000 // parts).to_bytes(2, "big") for number in range(1, parts)]
     divided = {schema.NODES: keys, schema.BLOBS: blobs} if keys else {}
-    store.layout = Layout(None if compression is None else compression.upper(), divided)
+    names = {key: f"the hash {key.hex()}" for key in blobs}
+    names.update((key, f"the path {shortened(paths.path_of(key))}") for key in keys)
+    store.layout = Layout(None if compression is None else compression.upper(), divided, names)

@@ -14,8 +14,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from hbasemk import InvalidValueError, Repository, Settings, StoreUnusableError, connect
-from hbasemk.connect import _REPOSITORY_OPTIONS, RepositoryOptions, open_store
 from hbasemk.errors import ClosedError
+from hbasemk.opening import _REPOSITORY_OPTIONS, RepositoryOptions, open_store
 from tests.support.repositories import Checked, problems
 
 REFUSED = [

@@ -172,8 +172,8 @@ def wait(gate: Gate, url: str, seconds: int, skew_wait: int) -> tuple[int, int, 
 
     The renewal of the lease takes a few calls every ten seconds. It counts as processor time but not as calls of polls.
     """
-    from hbasemk.connect import open_store
     from hbasemk.format import schema
+    from hbasemk.opening import open_store
     from hbasemk.repository import Repository
     from hbasemk.testing.wrapped import CountingStore
 

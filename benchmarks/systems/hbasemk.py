@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 from benchmarks.system import Properties, System
 from benchmarks.systems.batch_history import write_history
-from hbasemk.connect import open_store
 from hbasemk.errors import NodeExistsError, NodeNotFoundError
 from hbasemk.format import schema
+from hbasemk.opening import open_store
 from hbasemk.repository import DEFAULT_POLL_INTERVAL, Repository, instance_of
 from hbasemk.store.abc import Scan, Store, scan_all
 from hbasemk.transaction import Transaction

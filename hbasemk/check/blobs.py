@@ -11,6 +11,7 @@ from hbasemk.check.context import CheckContext
 from hbasemk.check.problem import Problem
 from hbasemk.format import blob_use, schema
 from hbasemk.format.blob_use import USED
+from hbasemk.format.plural import counted
 from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
 from hbasemk.store.abc import Cell, CellVersion, Delete, Row, Scan
 
@@ -106,7 +107,8 @@ class BlobsCheck:
             expected = max(min(CHUNK, blob.length - number * CHUNK), 0)
             if len(cell.value) != expected and not blob.wrong and not blob.is_doomed:
                 detail = (
-                    f"chunk {number} has {len(cell.value)} bytes, expected {expected} in a blob of {blob.length} bytes"
+                    f"chunk {number} has {counted(len(cell.value), 'byte')}, expected {expected} in a blob of "
+                    f"{counted(blob.length, 'byte')}"
                 )
                 yield _damage(kinds.BLOB_LENGTH, name, detail)
                 blob.wrong = "length"
@@ -119,7 +121,8 @@ class BlobsCheck:
             newest = max(timestamp for _, timestamp in blob.cells)
             old = newest + DAY_MS < self._now_ms()
             age = "a day ago or earlier" if old else "less than a day ago, and may still continue"
-            detail = f"{len(blob.cells)} chunks are stored, the last one {age}; no property can refer to it"
+            stored = f"{counted(len(blob.cells), 'chunk')} {'is' if len(blob.cells) == 1 else 'are'} stored"
+            detail = f"{stored}, the last one {age}; no property can refer to it"
             deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
             yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())
             return
@@ -128,7 +131,7 @@ class BlobsCheck:
         if blob.size < blob.length:
             yield _missing(name, blob.chunks)
         elif blob.digest.digest() != blob.key:
-            detail = f"its {blob.length} bytes have the SHA-256 {blob.digest.hexdigest()}"
+            detail = f"its content, {counted(blob.length, 'byte')}, has the SHA-256 {blob.digest.hexdigest()}"
             yield _damage(kinds.BLOB_CONTENT, name, detail)
 
 

@@ -10,6 +10,7 @@ from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError, InvalidPathError, RevisionCollectedError
 from hbasemk.format import paths, schema
+from hbasemk.format.plural import counted
 from hbasemk.kernel.inspection import HeadInspection
 from hbasemk.kernel.reading.child_count import Memo
 from hbasemk.store.abc import Cell, CellVersion, Delete, Get, Page, Scan
@@ -59,7 +60,7 @@ class CountsCheck:
             # Readers do not use a memo that the horizon has passed.
             return
         if found != memo.children:
-            detail = f"the memo says {memo.children} children, but there are {found}"
+            detail = f"the memo says {counted(memo.children, 'child', 'children')}, but the node has {found}"
             yield Problem(kinds.COUNT, path, text(memo.view.revision), detail, kinds.DAMAGE, True, delete)
 
     def _count(self, path: str, memo: Memo) -> int:

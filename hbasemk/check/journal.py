@@ -279,7 +279,7 @@ def _check_shape(entry: _Entry, *, root: bool) -> Iterator[Problem]:
         # Its writer died before it wrote all of them, and therefore before it wrote any cell.
         return
     if chunks and (chunks != [changes.chunk_qualifier(number) for number in range(len(chunks))]):
-        yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: only {len(chunks)} exist")
+        yield Problem(kinds.CHANGES, "", at, f"parts of them are missing: found only {len(chunks)}")
     elif declared_by(row) is None:
         yield Problem(kinds.CHANGES, "", at, "unreadable: polls fail, and rollback is impossible")
 

@@ -14,6 +14,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.problem import Problem
 from hbasemk.errors import ConflictError, FormatError, LeaseLostError, RevisionCollectedError
 from hbasemk.format import paths, revisions, schema
+from hbasemk.format.plural import counted
 from hbasemk.kernel import rollback
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
@@ -87,7 +88,7 @@ class Repair:
         """Delete exactly the chunks that are a day old, unless the upload has ended; a new upload writes newer ones."""
         if not rollback.delete_upload(self._instance, problem.path, problem.cells):
             return RIGHT
-        return f"deleted {len(problem.cells)} chunks"
+        return f"deleted {counted(len(problem.cells), 'chunk')}"
 
     def _delete_memo(self, problem: Problem) -> str:
         """Delete exactly the wrong memo; the next count stores a new one."""
@@ -220,7 +221,7 @@ class Repair:
 
 def _deleted(problem: Problem) -> str:
     count = sum(len(one.cells) for one in problem.cells)
-    return f"deleted {count} cell{'s' if count != 1 else ''}"
+    return f"deleted {counted(count, 'cell')}"
 
 
 def _id(problem: Problem) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -11,6 +11,9 @@ from hbasemk.cli import output
 from hbasemk.cli.session import Integer, Session
 from hbasemk.cli.times import UNITS, seconds_of
 from hbasemk.format.limits import shown as quoted
+
+if TYPE_CHECKING:
+    from hbasemk.kernel.collection.raising import Hold
 
 FOREVER: Final = "forever"
 
@@ -53,6 +56,15 @@ def shown(retention_ms: int | None) -> str:
     return f"{seconds:.15g}s"
 
 
+def waits_for(session: Session, hold: Hold | None) -> str | None:
+    """Return what a command shows of the branch or checkpoint that holds the collection back; None if there is none."""
+    if hold is None:
+        return None
+    # The fields of JSON say the rest.
+    note = " (expired; `hbasemk checkpoint release` ends it)" if hold.is_expired and not session.json else ""
+    return f"{hold}{note}"
+
+
 @click.command("retention")
 @click.argument("duration", type=Retention(), required=False)
 @click.pass_obj
@@ -90,7 +102,8 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
     Writers do the same in the background. Snapshots that are younger than the retention stay readable, and so do checkpoints and
     branches. The command first waits 10 seconds, on HBase 60, until all processes know the oldest readable revision. With
     --full it also deletes what `hbasemk check` reports as a leftover. You may interrupt the command, and several may run at the
-    same time.
+    same time. The line "waits for" shows the branch or checkpoint that keeps older revisions readable; an expired checkpoint does
+    so for up to an hour.
     """
     from hbasemk.errors import InvalidValueError
     from hbasemk.format import revisions
@@ -112,6 +125,7 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
             report = act(found, blobs=blobs or full, full=full)
     facts: dict[str, Any] = {
         "horizon": revisions.to_text(report.horizon) if report.horizon else None,
+        "waits for": waits_for(session, report.hold),
         "revisions": report.revisions,
         **{kind: report.cells[kind] for kind in sorted(report.cells)},
         "cells": sum(report.cells.values()),
@@ -121,9 +135,10 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
             "no blob was deleted, because other processes collected or swept branches at the same time; try again"
         )
     if session.json:
+        facts["waits for expired"] = None if report.hold is None else report.hold.is_expired
         output.print_json(json.dumps({name.replace(" ", "_"): value for name, value in facts.items()}))
     else:
-        session.facts(facts)
+        session.facts(facts, {"waits for": "nothing"})
 
 
 COMMANDS = (retention, collect)

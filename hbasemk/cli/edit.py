@@ -140,9 +140,9 @@ def init(
     """
     import dataclasses
 
-    from hbasemk.connect import connect
     from hbasemk.kernel.collection import retention as kernel_retention
     from hbasemk.kernel.settings import Settings
+    from hbasemk.opening import connect
     from hbasemk.repository import instance_of
 
     requested: dict[str, Any] = {}

@@ -12,7 +12,7 @@ import click
 
 from hbasemk.cli import output
 from hbasemk.cli.checkpoints import all_fields
-from hbasemk.cli.collection import shown
+from hbasemk.cli.collection import shown, waits_for
 from hbasemk.cli.output import first_line, moment
 from hbasemk.cli.session import NULL, Integer, Session, at
 from hbasemk.cli.times import When
@@ -265,7 +265,7 @@ def status(session: Session) -> None:
                 "retention": shown(collection.retention_ms),
                 "oldest readable": revisions.to_text(collection.horizon) if collection.horizon else None,
                 "collected up to": revisions.to_text(collection.collected) if collection.collected else None,
-                "collection waits for": None if collection.hold is None else str(collection.hold),
+                "collection waits for": waits_for(session, collection.hold),
                 "collection waits since": None
                 if collection.hold is None
                 else moment(revisions.ms_of(collection.hold.revision) + epoch),

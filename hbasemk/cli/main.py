@@ -106,11 +106,20 @@ def main(arguments: Sequence[str] | None = None, command: click.Command = cli, p
         with output.logged_as_messages():
             code = _run(session, arguments, command, program)
         code = _finish(session, code)
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if not _is_interruption(error):
+            raise
         code = INTERRUPTED
         output.complain("interrupted")
         _discard_blocked_output(session)
     sys.exit(code)
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Return whether an error is an interruption: of a prompt, or of an import that makes a class, before Python 3.12."""
+    return isinstance(error, (KeyboardInterrupt, click.exceptions.Abort)) or isinstance(
+        error.__cause__, KeyboardInterrupt
+    )
 
 
 def _run(session: Session, arguments: Sequence[str] | None, command: click.Command, program: str) -> int:

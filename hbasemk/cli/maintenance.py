@@ -61,7 +61,7 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
             if error.format is not None:
                 # A repository of another format is not damaged, and this version cannot check it.
                 raise
-            from hbasemk.connect import open_store
+            from hbasemk.opening import open_store
 
             store, owned, _ = open_store(session.url)
             if owned:
@@ -164,8 +164,8 @@ def upgrade(session: Session, wanted: int | None) -> None:
     process. It changes no data. You may interrupt it and run it again. Older versions of hbasemk cannot open the repository
     afterwards, so make a backup first.
     """
-    from hbasemk.connect import open_store
     from hbasemk.kernel.upgrade import upgrade as run
+    from hbasemk.opening import open_store
     from hbasemk.system import DEFAULT_RETRY_TIMEOUT, SystemRuntime
 
     store, owned, options = open_store(session.url)

@@ -273,7 +273,7 @@ def watch(
     token. A later watch with --since TOKEN continues there, and misses and repeats no revision. With --output json each object
     has the token in "resume".
     """
-    from hbasemk.connect import connect
+    from hbasemk.opening import connect
 
     with contextlib.ExitStack() as opened:
         repository = opened.enter_context(connect(session.url, create=False))

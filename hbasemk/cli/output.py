@@ -363,11 +363,6 @@ def moment(ms: float) -> str:
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as 1 node or 2 nodes."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def first_line(message: str) -> str:
     """Return the first non-empty line of a message."""
     return message.lstrip("\n").partition("\n")[0]

@@ -49,7 +49,7 @@ class Session:
 
     def open(self, *, create: bool = False) -> Repository:
         """Open the repository without background work."""
-        from hbasemk.connect import connect
+        from hbasemk.opening import connect
 
         return connect(self.url, create=create, poll_interval=0)
 

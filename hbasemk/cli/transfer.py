@@ -18,6 +18,7 @@ from hbasemk.cli.session import Decorated, Integer, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import check_message
+from hbasemk.format.plural import counted
 from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
 
@@ -180,8 +181,8 @@ def _import_json(
                 least = "at least " if done.unknown else ""
                 last = "" if done.last is None else f", the last one {done.last}"
                 output.complain(
-                    f"imported and kept: {least}{done.done} of {output.counted(done.nodes, 'node')}{last}; {done.added} added "
-                    f"and {done.changed} changed in {output.counted(done.commits, 'commit')}. Run the same command again to "
+                    f"imported and kept: {least}{done.done} of {counted(done.nodes, 'node')}{last}; {done.added} added "
+                    f"and {done.changed} changed in {counted(done.commits, 'commit')}. Run the same command again to "
                     "continue."
                 )
             raise
@@ -275,8 +276,8 @@ def _import_files(
             if is_interrupted or done.committed or not done.is_exact:
                 least = "" if done.is_exact else "at least "
                 output.complain(
-                    f"{'interrupted' if is_interrupted else 'not complete'}; {least}{output.counted(done.added, 'node')} added, "
-                    f"{done.changed} changed and {done.removed} removed in {output.counted(done.committed, 'commit')} stay. Run "
+                    f"{'interrupted' if is_interrupted else 'not complete'}; {least}{counted(done.added, 'node')} added, "
+                    f"{done.changed} changed and {done.removed} removed in {counted(done.committed, 'commit')} stay. Run "
                     "the same command again to continue."
                 )
             if not is_interrupted:
@@ -303,8 +304,8 @@ def _import_files(
                     different.add(difference)
             except KeyboardInterrupt:
                 output.complain(
-                    f"interrupted during the comparison; the import is complete: {output.counted(result.added, 'node')} added, "
-                    f"{result.changed} changed and {result.removed} removed in {output.counted(result.committed, 'commit')} stay."
+                    f"interrupted during the comparison; the import is complete: {counted(result.added, 'node')} added, "
+                    f"{result.changed} changed and {result.removed} removed in {counted(result.committed, 'commit')} stay."
                 )
                 return 130
         elapsed = time.monotonic() - started
@@ -334,10 +335,10 @@ def _import_files(
     }
     if verify:
         facts["compared"] = (
-            f"{output.counted(verification.nodes, 'node')} at revision {verification.revision} in {elapsed:.2f} s"
+            f"{counted(verification.nodes, 'node')} at revision {verification.revision} in {elapsed:.2f} s"
         )
         facts["contents compared"] = (
-            f"{output.counted(verification.contents, 'content')} of {output.counted(verification.bytes, 'byte')}"
+            f"{counted(verification.contents, 'content')} of {counted(verification.bytes, 'byte')}"
         )
         facts["differences"] = different.count
     return _ended(session, facts, failed=bool(different.count or failed))
@@ -429,7 +430,7 @@ def export(
         _print_sample(what, [f"{where}: {reason}" for where, reason in entries[:SHOWN]], len(entries))
     if done.masked:
         output.complain(
-            f"{'1 entry has' if done.masked == 1 else f'{done.masked} entries have'} set-user-id, set-group-id or sticky bits, "
+            f"{counted(done.masked, 'entry has', 'entries have')} set-user-id, set-group-id or sticky bits, "
             "which were left out; --special-modes sets them"
         )
     facts = {

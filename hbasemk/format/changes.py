@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from hbasemk.errors import LimitError
 from hbasemk.format import limits, paths, schema
+from hbasemk.format.plural import counted
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
 
 ADDED: Final = "added"
@@ -177,7 +178,7 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
         return [_row_change(*one) for one in _from_json(text.decode("utf-8", "surrogatepass"))]
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         raise schema.damaged(
-            f"the changes of a journal row are damaged ({len(data)} bytes: {data[:60]!r})",
+            f"the changes of a journal row are damaged ({counted(len(data), 'byte')}: {data[:60]!r})",
             schema.JOURNAL,
             row,
             (schema.DATA, schema.CHANGES),

@@ -15,6 +15,7 @@ from typing import Final
 
 from hbasemk.errors import InvalidRevisionError, RevisionOverflowError
 from hbasemk.format.limits import shown
+from hbasemk.format.plural import counted
 
 DEFAULT_EPOCH_MS: Final = 1_356_998_400_000
 """2013-01-01T00:00Z, in ms since 1970."""
@@ -103,7 +104,7 @@ def to_bytes(ids: Iterable[int]) -> bytes:
 def from_bytes(data: bytes) -> tuple[int, ...]:
     """Return the ids of :func:`to_bytes`; raise ValueError if the bytes are not revision ids."""
     if len(data) % 8:
-        raise ValueError(f"{len(data)} bytes are not a multiple of 8")
+        raise ValueError(f"{counted(len(data), 'byte')} {'is' if len(data) == 1 else 'are'} not a multiple of 8")
     ids = struct.unpack(f">{len(data) // 8}Q", data)
     if ids and max(ids) > MAX_REVISION:
         raise ValueError(f"{max(ids)} is greater than any revision id")

@@ -66,7 +66,8 @@ class JsonBuilder:
     def text(self) -> str:
         """Return the whole text; raise InvalidValueError if an object or array is open, or the text is empty."""
         if self._open or not self._parts:
-            raise InvalidValueError(f"the text is unfinished: {len(self._open)} objects and arrays are open")
+            still = "1 object or array is" if len(self._open) == 1 else f"{len(self._open)} objects and arrays are"
+            raise InvalidValueError(f"the text is unfinished: {still} open")
         return "".join(self._parts)
 
     def _place(self, name: str | None, piece: str) -> None:

@@ -1,7 +1,8 @@
 """Blobs: large contents, each stored once under the SHA-256 of its bytes, in chunks of at most 1 MiB.
 
-The row with the length is written after all chunks. So an interrupted upload leaves unreferenced chunks, never an
-unreadable blob. Memory stays bounded for reads and writes: an upload is spooled to a file while it is hashed.
+The row with the length is written after all chunks. So an upload that ends early leaves unreferenced chunks, never an
+unreadable blob, and deletes its chunks if its process lives. Memory stays bounded for reads and writes: an upload is spooled
+to a file while it is hashed.
 
 A collector deletes blobs that nothing refers to and no writer has used for a time. So a writer that finds its content
 stored renews the cell ``used`` (``docs/protocol.md``, section 9).
@@ -13,12 +14,13 @@ import hashlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from hbasemk.errors import BlobNotFoundError, InvalidValueError
+from hbasemk.errors import BlobNotFoundError, ClosedError, HbasemkError, InvalidValueError, StoreError
 from hbasemk.format import blob_use, schema
 from hbasemk.format.blob_use import USED
+from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Cell, CellVersion, Column, DeleteBelow, Get, NewCell, Put, Scan, scan_all
 from hbasemk.temporary_file import TemporaryFile
 
 CHUNK: Final = 1024 * 1024
@@ -34,6 +36,8 @@ EMPTY: Final = hashlib.sha256().digest()
 """The key of the blob without content."""
 RENEW_MS: Final = 3_600_000
 """A use that was recorded less than this time ago is not recorded again."""
+UPLOAD_MS: Final = 24 * 3_600_000
+"""An upload without new chunks for this long has ended."""
 
 
 class Head(NamedTuple):
@@ -57,6 +61,16 @@ class Head(NamedTuple):
         return self.used is not None and blob_use.is_doomed(self.used.value)
 
 
+class _Sent:
+    """How many chunks of a blob an upload has sent to the store, and their latest timestamp; 0 for the store's time."""
+
+    __slots__ = ("chunks", "timestamp")
+
+    def __init__(self) -> None:
+        self.chunks = 0
+        self.timestamp = 0
+
+
 class Blobs:
     """The blobs of one repository, as one instance uses them.
 
@@ -78,29 +92,74 @@ class Blobs:
         to it. Errors of the stream propagate, and no blob is stored then. The stream is not closed. Raises
         InvalidValueError if ``stream`` is not a binary stream or yields anything but bytes, and an OSError that names the
         folder if there is no space for a temporary file.
+
+        After an error, or an interruption, the chunks that were written are deleted, unless the blob is complete. If the store
+        does not allow that, an HbasemkError says that they remain.
         """
         digest = hashlib.sha256()
         length = 0
+        sent = _Sent()
         with TemporaryFile(in_memory=SPOOL) as spool:
             while block := _read(stream):
                 digest.update(block)
                 spool.write(block)
                 length += len(block)
             key = digest.digest()
-            while True:
-                head = self._head(key)
-                if not replace and head.has_length(length):
-                    if self._renew(key, head, durable=durable):
-                        break
-                    continue
-                is_repair = replace or head.is_complete
-                at = self._repair_ms(key, head) if is_repair else self._upload_ms(head)
-                spool.rewind()
-                self._upload(key, spool, at)
-                # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
-                if self.use(key, head, length, durable=durable, length_at=at if is_repair else None):
-                    break
+            try:
+                self._write(key, length, spool, sent, durable=durable, replace=replace)
+            except BaseException as error:
+                self._clean_up(key, sent, error)
+                raise
         return key.hex()
+
+    def _write(
+        self, key: bytes, length: int, spool: TemporaryFile, sent: _Sent, *, durable: bool, replace: bool
+    ) -> None:
+        while True:
+            head = self._head(key)
+            if not replace and head.has_length(length):
+                if self._renew(key, head, durable=durable):
+                    return
+                continue
+            is_repair = replace or head.is_complete
+            at = self._repair_ms(key, head) if is_repair else self._upload_ms(head)
+            spool.rewind()
+            self._upload(key, spool, at, sent)
+            # If another process has uploaded or doomed the blob meanwhile, its content may be incomplete.
+            if self.use(key, head, length, durable=durable, length_at=at if is_repair else None):
+                return
+
+    def _clean_up(self, key: bytes, sent: _Sent, error: BaseException) -> None:
+        """Delete the chunks of an upload that has failed; if the store does not allow that, let the error say so."""
+        if not sent.chunks:
+            return
+        try:
+            with TimeLimit(self._runtime, BRIEFLY):
+                self._delete_sent(key, sent)
+        except (StoreError, ClosedError):
+            if isinstance(error, HbasemkError):
+                error.message = (
+                    f"{error.message.rstrip('.')}. The blob is not stored, but chunks of it that were written before remain, "
+                    "because they could not be deleted: `hbasemk collect --full` deletes them a day later."
+                )
+
+    def _delete_sent(self, key: bytes, sent: _Sent) -> None:
+        """Delete what an upload has sent, unless the blob is complete: another process may have completed it.
+
+        Others may be uploading the same content, and their chunks are deleted too. So the blob is doomed first: a writer
+        completes it by compare-and-set of ``used``, fails, and begins again with timestamps above those that are deleted.
+        """
+        newest = max(self._now_ms(), sent.timestamp)
+        while True:
+            head = self._head(key)
+            if head.is_complete:
+                return
+            if self.doom(key, head, newest, newest):
+                break
+        below = [CellVersion(*DATA, newest + 1)]
+        self._store.delete_below(
+            schema.BLOBS, (DeleteBelow(chunk_key(key, number), below) for number in range(sent.chunks))
+        )
 
     def keep(self, blob: str) -> int:
         """Return the length of a blob, and record that it is used: it then stays for at least the retention.
@@ -205,19 +264,21 @@ class Blobs:
     def _nonce(self) -> bytes:
         return self._runtime.random.getrandbits(8 * blob_use.NONCE_BYTES).to_bytes(blob_use.NONCE_BYTES, "big")
 
-    def _upload(self, key: bytes, spool: TemporaryFile, at: int | None) -> None:
+    def _upload(self, key: bytes, spool: TemporaryFile, at: int | None, sent: _Sent) -> None:
+        sent.timestamp = max(sent.timestamp, at or 0)
         puts: list[Put] = []
         number = 0
         while block := spool.read(CHUNK):
             puts.append(Put(chunk_key(key, number), [NewCell(*DATA, block, at)]))
             number += 1
             if len(puts) == AT_ONCE:
-                self._put(puts)
+                self._put(puts, number, sent)
                 puts = []
-        self._put(puts)
+        self._put(puts, number, sent)
 
-    def _put(self, puts: list[Put]) -> None:
+    def _put(self, puts: list[Put], end: int, sent: _Sent) -> None:
         if puts:
+            sent.chunks = max(sent.chunks, end)
             self._store.write(schema.BLOBS, puts, durable=False)
 
     def length(self, blob: str) -> int:

@@ -197,10 +197,16 @@ class Arrivals(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The largest sizes that a store accepts, in bytes."""
+    """The largest sizes that a store accepts, in bytes: of a row key or a qualifier, of a value, and of all three together."""
 
     row_key: int = 32_767
     cell: int = 10 * 1024 * 1024 - 1024
+    together: int = 10 * 1024 * 1024 - 1024 + 2 * 32_767
+
+    @property
+    def surely(self) -> int:
+        """The most bytes of a value that the store accepts with any row key and qualifier that it accepts."""
+        return min(self.cell, self.together - 2 * self.row_key)
 
 
 class Store(ABC):
@@ -431,9 +437,10 @@ class Store(ABC):
     def check_puts(self, puts: Sequence[Put]) -> None:
         """Reject puts that exceed the limits; implementations call this before they send anything.
 
-        Raises LimitError, which names the row and column.
+        Raises LimitError, which names the row and column. If a cell is too large only together with its key, these are also the
+        attributes ``row`` and ``column``; ``size`` is the number of bytes of the row key, the qualifier and the value.
         """
-        longest_key, longest_value = self.limits
+        longest_key, longest_value = self.limits.row_key, self.limits.surely
         for row, cells, stamp in puts:
             if stamp is not None and not 0 <= stamp < MAX_TIMESTAMP:
                 raise _invalid_timestamp(row, stamp)
@@ -452,22 +459,29 @@ class Store(ABC):
                     or len(qualifier) > longest_key
                     or (timestamp is not None and not 0 <= timestamp < MAX_TIMESTAMP)
                 ):
-                    raise self._limit_error(row, cell)
+                    self._require_within_limits(row, cell)
 
-    def _limit_error(self, row: bytes, cell: NewCellFields) -> LimitError:
+    def _require_within_limits(self, row: bytes, cell: NewCellFields) -> None:
         family, qualifier, value, timestamp = cell
-        if len(value) > self.limits.cell:
-            return LimitError(
-                f"a value of {len(value)} bytes at row {row[:60]!r}, column {family!r}:{qualifier[:60]!r} "
-                f"exceeds the limit of {self.limits.cell} bytes; nothing was written. "
-                "Store large content in a blob."
-            )
+        size = len(row) + len(qualifier) + len(value)
         if len(qualifier) > self.limits.row_key:
-            return LimitError(
+            raise LimitError(
                 f"a qualifier of {len(qualifier)} bytes at row {row[:60]!r} exceeds the limit of "
                 f"{self.limits.row_key} bytes; nothing was written"
             )
-        return _invalid_timestamp(row, timestamp)
+        at = f"at row {row[:60]!r}, column {family!r}:{qualifier[:60]!r} exceeds the limit of"
+        advice = "nothing was written. Store large content in a blob."
+        if len(value) > self.limits.cell:
+            raise LimitError(f"a value of {len(value)} bytes {at} {self.limits.cell} bytes; {advice}")
+        if size > self.limits.together:
+            raise LimitError(
+                f"a cell of {size} bytes, its key included, {at} {self.limits.together} bytes; {advice}",
+                row=row,
+                column=(family, qualifier),
+                size=size,
+            )
+        if timestamp is not None and not 0 <= timestamp < MAX_TIMESTAMP:
+            raise _invalid_timestamp(row, timestamp)
 
 
 def _invalid_timestamp(row: bytes, timestamp: int | None) -> LimitError:

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import BinaryIO, TypeAlias
 
-from hbasemk.connect import open_store
 from hbasemk.errors import InvalidValueError
+from hbasemk.opening import open_store
 from hbasemk.store.abc import FileIdentity
 
 OwnFiles: TypeAlias = Callable[[], Mapping[FileIdentity, str]]

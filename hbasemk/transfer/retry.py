@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from hbasemk.connect import connect
 from hbasemk.errors import CommitUnknownError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format.journal_row import Outcome
+from hbasemk.opening import connect
 from hbasemk.repository import Repository
 from hbasemk.transaction import Transaction
 

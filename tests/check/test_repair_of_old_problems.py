@@ -163,9 +163,9 @@ def test_a_dangling_child_is_restored_if_it_has_children_meanwhile(place: Place)
 # --- uploads ----------------------------------------------------------------------------------------------
 
 
-def begin_upload(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def begin_upload(place: Place, monkeypatch: pytest.MonkeyPatch, chunk: int = 4) -> None:
     """Let an upload end in the middle, and a day pass."""
-    monkeypatch.setattr(kernel_blobs, "CHUNK", 4)
+    monkeypatch.setattr(kernel_blobs, "CHUNK", chunk)
     faulty = FaultyStore(place.store)
     writer = open_instance(faulty, place.world, mac=60)
 
@@ -186,6 +186,13 @@ def test_an_upload_that_ended_meanwhile_is_left_alone(place: Place, monkeypatch:
     assert place.repair(problem) == "already correct"
     assert place.tables.instance.blobs.read(blob) == CONTENT
     assert place.tables.instance.keep_blob(blob) == len(CONTENT)
+
+
+def test_one_chunk_is_not_called_chunks(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_upload(place, monkeypatch, chunk=len(CONTENT))
+    problem = place.found(kinds.UPLOAD)
+    assert problem.detail.startswith("1 chunk is stored, the last one a day ago")
+    assert place.repair(problem) == "deleted 1 chunk"
 
 
 def test_an_upload_that_continues_after_its_repair_is_whole(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

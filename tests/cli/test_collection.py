@@ -139,6 +139,50 @@ def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: 
     assert command("retention", "60s")[0] == 0
 
 
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)], ids=["run", "dry run"])
+def test_collect_says_what_holds_it_back(
+    command: Command, url: str, monkeypatch: pytest.MonkeyPatch, dry: tuple[str, ...]
+) -> None:
+    """It did not say that it waited for an expired checkpoint."""
+    monkeypatch.setattr(retention, "SHORTEST_MS", 100)
+    set_grace(monkeypatch, 0.1)
+    assert command("init", "--retention", "0.1s")[0] == 0
+
+    def text(name: str, *words: str) -> str:
+        return next(line for line in command(*words)[1].splitlines() if line.startswith(name)).split("  ")[-1].strip()
+
+    def waits() -> tuple[str, str | None, bool | None]:
+        time.sleep(0.2)
+        found = json.loads(command("--output", "json", "collect", *dry)[1])
+        return text("waits for", "collect", *dry), found["waits_for"], found["waits_for_expired"]
+
+    def write(number: int) -> None:
+        repo.run(lambda tx: tx.set("/", "p", number))
+        time.sleep(0.2)
+
+    assert waits() == ("nothing", None, None)
+    with hbasemk.connect(url, collect=False) as repo:
+        write(1)
+        held = repo.checkpoint(0.001, message="past")
+        write(2)
+        write(3)
+    name = f"checkpoint {held.revision}"
+    hint = "(expired; `hbasemk checkpoint release` ends it)"
+    assert waits() == (f"{name} {hint}", name, True)
+    if not dry:
+        # A run has moved the watermark.
+        assert text("collection waits for", "status") == f"{name} {hint}"
+        assert json.loads(command("--output", "json", "status")[1])["collection_waits_for"] == name
+    assert command("checkpoint", "release", held.name)[0] == 0
+    assert waits() == ("nothing", None, None)
+    with hbasemk.connect(url, collect=False) as repo:
+        kept = repo.checkpoint(3600)
+        write(4)
+        write(5)
+    assert waits() == (f"checkpoint {kept.revision}", f"checkpoint {kept.revision}", False)
+    assert command("retention", "60s")[0] == 0
+
+
 @pytest.mark.parametrize("given", ["12d3h25m7s", "60.001s", "549755813.887s", "549755813s", "548999999.5s"])
 def test_a_command_accepts_the_retention_that_it_shows(command: Command, given: str) -> None:
     assert command("init", "--retention", given)[0] == 0

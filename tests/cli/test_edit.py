@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hbasemk import Json, Repository, Settings, StoreError, connect
-from hbasemk.connect import open_store
 from hbasemk.format import schema
 from hbasemk.kernel import settings as kernel_settings
+from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import CellVersion, DeleteBelow, Get, Store
 from tests.support.commands import CONFLICT, DONE, NO, USAGE, Run, assert_one_line
@@ -40,7 +40,7 @@ def test_init_opens_the_repository_once(run: Run, monkeypatch: pytest.MonkeyPatc
         opened.append(url)
         return open_store(url)
 
-    monkeypatch.setattr(sys.modules["hbasemk.connect"], "open_store", counted)
+    monkeypatch.setattr(sys.modules["hbasemk.opening"], "open_store", counted)
     for created in (True, False, False):
         assert run("init", "--output", "json").json["created"] is created
         assert len(opened) == 1

@@ -147,6 +147,31 @@ def test_an_interruption_while_modules_are_imported_is_one_line() -> None:
     assert (ran.returncode, ran.stdout, ran.stderr) == (INTERRUPTED, b"", b"hbasemk: interrupted\n")
 
 
+@pytest.mark.parametrize("place", ["hbasemk.cli.main", "hbasemk.store.sqlite.store"], ids=["start", "command"])
+def test_an_interruption_while_a_class_is_made_is_one_line(place: str, tmp_path: Path) -> None:
+    """Before Python 3.12 it becomes a RuntimeError, if a method __set_name__ is running; that printed a traceback."""
+    code = (
+        "import sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {place!r}:\n"
+        "            raise RuntimeError('Error calling __set_name__') from KeyboardInterrupt()\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        f"sys.argv[1:] = ['--url', 'sqlite:///{tmp_path}/content.db', 'status']\n"
+        "import hbasemk.__main__\n"
+        "hbasemk.__main__.run()\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (INTERRUPTED, b"", b"hbasemk: interrupted\n")
+
+
+def test_the_start_imports_little_before_it_handles_interruptions() -> None:
+    code = "import sys; before = set(sys.modules); import hbasemk.__main__; print(sorted(set(sys.modules) - before))"
+    place = Path(hbasemk.__file__).parents[1]
+    ran = subprocess.run([sys.executable, "-S", "-c", code], cwd=place, capture_output=True, check=False, text=True)
+    assert (ran.stdout, ran.stderr) == ("['__future__', 'hbasemk', 'hbasemk.__main__']\n", "")
+
+
 def test_an_interruption_while_the_interpreter_exits_does_not_change_the_exit_code() -> None:
     code = (
         "import os, runpy, signal, sys\n"

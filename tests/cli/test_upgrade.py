@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Settings, connect
-from hbasemk.connect import open_store
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.upgrade import Upgraded
+from hbasemk.opening import open_store
 from hbasemk.store.abc import Store
 from tests.support.commands import run_captured
 from tests.support.older import set_format

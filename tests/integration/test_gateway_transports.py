@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import hbasemk
-from hbasemk.connect import open_store
 from hbasemk.errors import LimitError, StoreError, StoreUnusableError
 from hbasemk.format import schema
+from hbasemk.opening import open_store
 from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.testing.store import OpenStore, StoreConformance
 from tests.support.certificates import Authority

@@ -12,8 +12,8 @@ import pytest
 
 import hbasemk
 from hbasemk import Repository
-from hbasemk.connect import open_store
 from hbasemk.kernel.periodic_work import ADVANCE_AFTER
+from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore, Traffic
 from tests.support import proof

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from hbasemk import StoreNotAppliedError, StoreUnknownError, connect
-from hbasemk.connect import open_store
 from hbasemk.format import schema
+from hbasemk.opening import open_store
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import Call, FaultyStore
 from hbasemk.transfer import retry
@@ -166,7 +166,7 @@ def test_an_outage_at_any_moment_only_delays_the_work(
         write_files(top, {"new/file": b"new"})
     outage = Outage(at, lost)
     with monkeypatch.context() as patched:
-        patched.setattr(sys.modules["hbasemk.connect"], "open_store", outage.open_store)
+        patched.setattr(sys.modules["hbasemk.opening"], "open_store", outage.open_store)
         patched.setattr(retry, "FIRST_WAIT", 0.01)
         what(brought_in, top, tmp_path)
 
@@ -180,7 +180,7 @@ def test_an_outage_at_any_moment_only_delays_the_work(
 def test_a_retry_timeout_ends_and_reports_the_cause(brought_in: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
     monkeypatch.setattr(
-        sys.modules["hbasemk.connect"], "open_store", Outage(1, lost=False, seconds=math.inf).open_store
+        sys.modules["hbasemk.opening"], "open_store", Outage(1, lost=False, seconds=math.inf).open_store
     )
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.01)
 

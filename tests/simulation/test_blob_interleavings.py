@@ -1,7 +1,11 @@
-"""A sweep of unused blobs beside a process that writes the same content and refers to it: all interleavings, two switches."""
+"""A process that writes a content and refers to it, beside a sweep of unused blobs, or beside an upload that fails.
+
+All interleavings with two switches.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from hbasemk.errors import HbasemkError
+from hbasemk.errors import HbasemkError, StoreNotAppliedError
 from hbasemk.format import blob_use, schema
 from hbasemk.format.values import BlobRef
 from hbasemk.kernel import blobs as kernel_blobs
-from hbasemk.kernel.blobs import USED, Blobs, Head
+from hbasemk.kernel.blobs import DATA, USED, Blobs, Head, chunk_key
 from hbasemk.kernel.collection import unused_blobs
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.settings import Settings
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import CellVersion, DeleteBelow, NewCell, Put, Scan
 from hbasemk.testing.simulation import Actor, Simulator
 from hbasemk.testing.stepped import SteppedSimulator
 from tests.support import proof
@@ -39,9 +43,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Prepared:
-    """A store with a blob that nobody has used for a long time: complete, or doomed by a sweep that was killed."""
+    """A store with a blob that nobody has used for a long time: complete, or doomed by a sweep that was killed.
 
-    def __init__(self, *, is_doomed: bool, ordered: bool = True) -> None:
+    Without the blob if ``is_absent``.
+    """
+
+    def __init__(self, *, is_doomed: bool = False, is_absent: bool = False, ordered: bool = True) -> None:
         simulator = Simulator(0, transactions=ordered)
         if not ordered:
             simulator.store = MarkingStore(lambda: int(simulator.ms))
@@ -49,7 +56,7 @@ class Prepared:
         one = simulator.add("one", lambda _: None).open(wanted=SETTINGS)
         for path in ("/a", "/b"):
             one.commit(lambda _, path=path: OperationList([AddNode(path, {})]), "")  # type: ignore[misc]
-        blob = one.blobs.write(io.BytesIO(CONTENT))
+        blob = "" if is_absent else one.blobs.write(io.BytesIO(CONTENT))
         if is_doomed:
             key = bytes.fromhex(blob)
             assert one.blobs.doom(key, one.blobs.head(key), int(simulator.ms), int(simulator.ms))
@@ -108,8 +115,58 @@ class Beside:
         return None if found == CONTENT else f"the blob reads {found!r}"
 
 
-def orders(prepared: Prepared, every: int) -> Iterator[tuple[int, int, int]]:
-    steps = Beside(prepared).go((0, 10**6, 10**6))
+class BesideFailure(Beside):
+    """Process 0 uploads the content as well, and fails after all of its chunks, or before the last one."""
+
+    has_all = True
+
+    def sweeps(self, _: Actor) -> None:
+        blobs = self.sweeping.blobs
+        put = blobs._put
+
+        def fails(*_: Any, **__: Any) -> bool:
+            raise StoreNotAppliedError("the upload fails")
+
+        def puts(puts: list[Put], end: int, *rest: Any) -> None:
+            if end * kernel_blobs.CHUNK >= len(CONTENT):
+                fails()
+            put(puts, end, *rest)
+
+        if self.has_all:
+            blobs.use = fails  # type: ignore[method-assign]
+        else:
+            blobs._put = puts  # type: ignore[method-assign]
+        try:
+            blobs.write(io.BytesIO(CONTENT))
+        except StoreNotAppliedError as error:
+            assert str(error) == "the upload fails"
+            self.cells["failed"] += 1
+
+
+class BesideFailureBeforeLast(BesideFailure):
+    has_all = False
+
+
+class SweepBesideFailure(BesideFailure):
+    """Process 0 uploads the content and fails, process 1 sweeps."""
+
+    def writes(self, _: Actor) -> None:
+        horizon = self.writing.journal.fence.horizon
+        run = Run(self.writing, horizon, self.cells, True, lambda _: None)
+        assert unused_blobs.collect(run, RETENTION_MS, lambda: horizon)
+
+    def problem(self) -> str | None:
+        for actor in self.simulator.actors:
+            if actor.error is not None:
+                return f"{actor.name}: {actor.error!r}"
+        fresh = self.simulator.add("fresh", lambda _: None).open()
+        left = fresh.store.scan(schema.BLOBS, Scan(None, None, 100, columns=(DATA,)))
+        head = fresh.blobs.head(hashlib.sha256(CONTENT).digest())
+        return f"chunks remain: {left}" if left and not head.is_complete else None
+
+
+def orders(prepared: Prepared, every: int, kind: type[Beside] = Beside) -> Iterator[tuple[int, int, int]]:
+    steps = kind(prepared).go((0, 10**6, 10**6))
     for first in (0, 1):
         own, others = steps if first == 0 else steps[::-1]
         # The other process needs more steps for an upload than if it only looks.
@@ -118,9 +175,11 @@ def orders(prepared: Prepared, every: int) -> Iterator[tuple[int, int, int]]:
                 yield first, place, other
 
 
-def problems(prepared: Prepared, every: int) -> Iterator[tuple[tuple[int, int, int], Beside, str | None]]:
-    for order in orders(prepared, every):
-        run = Beside(prepared)
+def problems(
+    prepared: Prepared, every: int, kind: type[Beside] = Beside
+) -> Iterator[tuple[tuple[int, int, int], Beside, str | None]]:
+    for order in orders(prepared, every, kind):
+        run = kind(prepared)
         run.go(order)
         yield order, run, run.problem()
 
@@ -198,3 +257,69 @@ def test_a_broken_sweep_or_writer_is_found(
                 print(problem)
                 return
     pytest.fail(f"no interleaving shows {mutant.__name__}")
+
+
+# --- uploads that fail ---------------------------------------------------------------------------------------
+
+
+STATES = pytest.mark.parametrize("state", [{"is_absent": True}, {"is_doomed": True}], ids=["absent", "doomed"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=proof.PROOF)])
+@pytest.mark.parametrize("kind", [BesideFailure, BesideFailureBeforeLast, SweepBesideFailure])
+@STATES
+@BOTH_ORDERS
+def test_an_upload_that_fails(
+    state: dict[str, bool], ordered: bool, kind: type[Beside], every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel_blobs, "AT_ONCE", 1)
+    prepared = Prepared(**state, ordered=ordered)
+    runs = failed = 0
+    for order, run, problem in problems(prepared, every, kind):
+        assert problem is None, "\n".join([f"{order}: {problem}", *run.simulator.trace])
+        runs += 1
+        failed += run.cells["failed"]
+    print(f"{runs} interleavings, {failed} failed uploads")
+    assert 0 < failed <= runs
+
+
+def _deleting(reach_ms: int, *, is_doomed: bool, is_complete: bool = False) -> Callable[[pytest.MonkeyPatch], None]:
+    def delete_sent(self: Blobs, key: bytes, sent: Any) -> None:
+        newest = max(self._now_ms(), sent.timestamp)
+        head = self._head(key)
+        while (is_complete or not head.is_complete) and is_doomed and not self.doom(key, head, newest, newest):
+            head = self._head(key)
+        if is_complete or not head.is_complete:
+            below = [CellVersion(*DATA, newest + 1 + reach_ms)]
+            rows = [DeleteBelow(chunk_key(key, number), below) for number in range(sent.chunks)]
+            self._store.delete_below(schema.BLOBS, rows)
+
+    return lambda patch: patch.setattr(Blobs, "_delete_sent", delete_sent)
+
+
+FAILURE_MUTANTS = {
+    "deleted_without_doom": _deleting(0, is_doomed=False),
+    "deleted_beyond_the_doom": _deleting(1_000_000, is_doomed=True),
+    "deleted_though_complete": _deleting(0, is_doomed=True, is_complete=True),
+    "doomed_without_comparing": doomed_without_comparing,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("mutant", FAILURE_MUTANTS)
+@BOTH_ORDERS
+def test_a_broken_end_of_an_upload_is_found(mutant: str, ordered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    FAILURE_MUTANTS[mutant](monkeypatch)
+    for _, _, problem in problems(Prepared(is_absent=True, ordered=ordered), 1, BesideFailure):
+        if problem is not None:
+            print(problem)
+            return
+    pytest.fail(f"no interleaving shows {mutant}")
+
+
+def test_the_interleavings_clean_up_as_the_kernel_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    _deleting(0, is_doomed=True)(monkeypatch)
+    assert all(problem is None for _, _, problem in problems(Prepared(is_absent=True), 3, BesideFailure))

@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from hbasemk.connect import open_store
 from hbasemk.format import schema
+from hbasemk.opening import open_store
 from tests.support.cluster import Administrator, Cluster
 
 BUILD: Final = Path(__file__).parents[2] / "docker" / "hbase"

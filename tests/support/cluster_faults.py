@@ -19,8 +19,8 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hbasemk.connect import open_store
 from hbasemk.format import schema
+from hbasemk.opening import open_store
 from hbasemk.testing.history.processes import Conductor, RunReport
 from tests.support.cluster import GATEWAYS, Administrator, Cluster, RefusedError, running_cluster
 from tests.support.hbase import unused_prefix

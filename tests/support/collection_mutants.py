@@ -180,7 +180,7 @@ def blobs_go_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         unused_blobs,
         "_collect",
-        lambda run, found, *, used_before, old: collect(run, found, used_before=used_before + 2**40, old=old),
+        lambda run, found, limits: collect(run, found, limits._replace(used=limits.used + 2**40)),
     )
 
 

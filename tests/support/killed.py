@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 from hbasemk import Repository, Transaction
-from hbasemk.connect import open_store
+from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
 from hbasemk.snapshot import Snapshot
 from hbasemk.testing.wrapped import Call, FaultyStore

@@ -137,7 +137,7 @@ class BranchCommits(Committing):
         """
         plan = change_set.with_unchanged_writes(source.stage(self._reader, view))
         change_set.require_free_names(self._reader, view, plan)
-        self._store.check_puts(plan.puts(0))
+        plan.require_within_limits(self._store)
         if not plan.changes:
             return None
         encoded = changes.encode(plan.changes)

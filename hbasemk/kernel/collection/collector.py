@@ -50,6 +50,8 @@ class Report:
     cells: Counter[str] = field(default_factory=Counter)
     blobs_done: bool = True
     """False if no blob could be deleted, because other processes deleted cells while the references were read."""
+    hold: raising.Hold | None = None
+    """The branch or checkpoint that held the horizon back at the beginning; None if there was none."""
 
 
 class Collector:
@@ -82,7 +84,8 @@ class Collector:
         self.publish(retention_ms)
         if wait:
             self._wait_for_readers()
-        report = Report()
+        wanted = raising.oldest_needed(self._instance, retention_ms)
+        report = Report(hold=raising.first_hold(self._instance, self._instance.journal.fence.horizon, wanted))
         self.collect(retention_ms, report)
         if full:
             self._collect_everything(report)
@@ -152,8 +155,9 @@ class Collector:
         instance = self._instance
         instance.poll()
         current = self._instance.journal.fence.refresh()
-        horizon = raising.target(instance, retention_ms, current) or current
-        report = Report(horizon, _forgotten_at(horizon, retention_ms))
+        target, hold = raising.target(instance, retention_ms, current)
+        horizon = target or current
+        report = Report(horizon, _forgotten_at(horizon, retention_ms), hold=hold)
         self._writes = False
         if full:
             self._collect_everything(report)

@@ -7,20 +7,18 @@ from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.kernel import rollback
-from hbasemk.kernel.blobs import DATA, KEY, LENGTH
+from hbasemk.kernel.blobs import DATA, KEY, LENGTH, UPLOAD_MS
 from hbasemk.kernel.collection.run import Run
 from hbasemk.store.abc import CellVersion, Delete, Scan, scan_all
 
 KIND: Final = "chunks of unfinished uploads"
-AGE_MS: Final = 24 * 3_600_000
-"""An upload without new chunks for this long has ended."""
 CHUNKS: Final = 4
 
 
 def collect(run: Run) -> None:
     """Delete the chunks of uploads that ended a day ago or earlier. One round trip for each blob."""
     instance = run.instance
-    limit = instance.lease.store_ms() - AGE_MS - 2 * instance.settings.max_clock_skew_ms
+    limit = instance.lease.store_ms() - UPLOAD_MS - 2 * instance.settings.max_clock_skew_ms
     for key in _without_length(run):
         scan = Scan(key + b"\0", key + b"\xff" * 5, CHUNKS, columns=(DATA,))
         deletes = [

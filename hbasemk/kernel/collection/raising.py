@@ -31,11 +31,15 @@ ATTEMPTS: Final = 5
 
 
 class Hold(NamedTuple):
-    """What keeps the horizon from rising: a branch or checkpoint of this revision, which needs all above ``floor``."""
+    """What keeps the horizon from rising: a branch or checkpoint of this revision, which needs all above ``floor``.
+
+    ``is_expired``: it is a checkpoint that has expired, and holds the horizon until it is removed.
+    """
 
     kind: str
     revision: int
     floor: int
+    is_expired: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind} {revisions.to_text(self.revision)}"
@@ -62,16 +66,16 @@ def raise_horizon(instance: Instance, retention_ms: int) -> Horizon:
     return fence.read_horizon(instance.store)
 
 
-def target(instance: Instance, retention_ms: int, current: int) -> int | None:
-    """Return the horizon that a run would publish now; None if the present one stays. Writes nothing.
+def target(instance: Instance, retention_ms: int, current: int) -> tuple[int | None, Hold | None]:
+    """Return the horizon that a run would publish now, None if the present one stays, and what holds it back. Writes nothing.
 
     A run first moves the watermark, usually up to the last revision before the first pending one.
     """
     pending = instance.journal.pending
     most = min(pending) - 1 if pending else instance.journal.highest_seen
-    floors = [hold.floor for hold in holds(instance, current)]
     wanted = older_than(instance, retention_ms, most)
-    return committed_up_to(instance, min([wanted, *floors]), current)
+    hold = first_hold(instance, current, wanted)
+    return committed_up_to(instance, wanted if hold is None else hold.floor, current), hold
 
 
 def oldest_needed(instance: Instance, retention_ms: int) -> int:
@@ -117,6 +121,11 @@ def holds(instance: Instance, horizon: int) -> list[Hold]:
     return sorted((hold for hold in found if hold.floor >= horizon), key=lambda hold: hold.floor)
 
 
+def first_hold(instance: Instance, horizon: int, wanted: int) -> Hold | None:
+    """Return the branch or checkpoint that keeps the horizon furthest below ``wanted``; None if nothing does."""
+    return next((hold for hold in holds(instance, horizon) if hold.floor < wanted), None)
+
+
 def _branches(instance: Instance, horizon: int) -> Iterator[Hold]:
     # The first revision of a branch is above everything in its view.
     scan = Scan(schema.revision_key(horizon + 1), None, BATCH, columns=(schema.BRANCH_VIEW,))
@@ -132,6 +141,7 @@ def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
     (row,) = instance.store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, families=(schema.DATA,))])
     cells = {cell.qualifier: cell.value for cell in row.cells}
     now = instance.lease.store_ms()
+    earliest = instance.checkpoint_cells.earliest_ms()
     for qualifier, value in cells.items():
         revision = checkpoint.revision_of(qualifier)
         if revision is None or not _counts(value, revision, now):
@@ -141,7 +151,16 @@ def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
         if not floor and revision >= horizon:
             # What its snapshot contains is unknown, except that it contains what committed long before.
             floor = max(revisions.earlier(revision, NO_VIEW_MS), horizon)
-        yield Hold("checkpoint", revision, floor)
+        yield Hold("checkpoint", revision, floor, _has_expired(value, revision, earliest))
+
+
+def _has_expired(value: bytes, revision: int, now: int) -> bool:
+    """Return whether all entries of a checkpoint have expired."""
+    try:
+        found = checkpoint.CheckpointList.decode(value, revision)
+    except FormatError:
+        return False
+    return all(entry.until_ms <= now for entry in found.entries)
 
 
 def _counts(value: bytes, revision: int, now: int) -> bool:

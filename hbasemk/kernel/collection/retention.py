@@ -44,7 +44,7 @@ def check(retention_ms: int | None) -> None:
     if retention_ms is not None and not SHORTEST_MS <= retention_ms <= LONGEST_MS:
         raise InvalidValueError(
             f"the retention must be from {SHORTEST_MS // 1000} to {LONGEST_MS // 1000} seconds, or forever, got "
-            f"{retention_ms / 1000:.15g} seconds; nothing was changed"
+            f"{retention_ms / 1000:.15g} s; nothing was changed"
         )
 
 

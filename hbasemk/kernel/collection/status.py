@@ -38,7 +38,7 @@ def collection_status(instance: Instance) -> CollectionStatus:
         wanted = raising.oldest_needed(instance, found)
     except ClockSkewError as error:
         return status._replace(problem=error.message)
-    hold = next((one for one in raising.holds(instance, horizon) if one.floor < wanted), None)
+    hold = raising.first_hold(instance, horizon, wanted)
     newest = raising.committed_up_to(instance, wanted, horizon)
     begun = revisions.ms_of(horizon or instance.settings.root_revision)
     return status._replace(hold=hold, behind_ms=0 if newest is None else revisions.ms_of(newest) - begun)

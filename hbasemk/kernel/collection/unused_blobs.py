@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.errors import CheckpointError, RevisionCollectedError, StoreError
 from hbasemk.format import journal_row, schema
@@ -18,7 +18,7 @@ from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, Head
+from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, UPLOAD_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
@@ -81,8 +81,9 @@ def _try(run: Run, retention_ms: int, horizon: int) -> bool:
         return False
     unused = (found for found in _heads(instance) if found[0] not in references)
     before = began_ms - retention_ms - RENEW_MS - skew
+    limits = _Limits(before, began_ms - RENEW_MS - skew, began_ms - UPLOAD_MS - skew)
     for part in batched(unused, AT_ONCE):
-        _collect(run, part, used_before=before, old=began_ms - RENEW_MS - skew)
+        _collect(run, part, limits)
     return True
 
 
@@ -145,8 +146,16 @@ def _heads(instance: Instance) -> Iterator[tuple[bytes, Head]]:
             yield row.key, Head(cells.get(LENGTH), cells.get(USED))
 
 
-def _collect(run: Run, found: Sequence[tuple[bytes, Head]], *, used_before: int, old: int) -> None:
-    """Delete blobs that nothing refers to, unless they were used after ``used_before`` or doomed after ``old``."""
+class _Limits(NamedTuple):
+    """Times in ms since 1970 before which a blob was used last, or doomed, to be deleted; or its doomed cell was written."""
+
+    used: int
+    doomed: int
+    cell: int
+
+
+def _collect(run: Run, found: Sequence[tuple[bytes, Head]], limits: _Limits) -> None:
+    """Delete blobs that nothing refers to, unless they were used or doomed too recently."""
     chunks: list[DeleteBelow] = []
     heads: list[DeleteBelow] = []
     for key, head in found:
@@ -154,16 +163,16 @@ def _collect(run: Run, found: Sequence[tuple[bytes, Head]], *, used_before: int,
             # An older version of the library wrote it. When it was used last is unknown, so this counts as a use.
             if run.writes:
                 run.instance.blobs.use(key, head)
-        elif head.used.timestamp < (old if head.is_doomed else used_before):
-            own = _doomed(run, key, head, old)
+        elif head.used.timestamp < (limits.doomed if head.is_doomed else limits.used):
+            own = _doomed(run, key, head, limits.doomed)
             if own is None:
                 continue
             chunks += own
             if head.length is not None:
                 heads.append(_up_to(key, LENGTH, head.length.timestamp))
-            elif not own and run.instance.store.supports_transactions:
-                # What another run has left. No writer can be using this version of the cell any more. HBase would show earlier
-                # versions, or hide later ones.
+            elif not own and run.instance.store.supports_transactions and head.used.timestamp < limits.cell:
+                # What a deletion has left. Without the cell, an upload that began before the deletion would rely on what was
+                # deleted; by now all have ended. HBase would show earlier versions of the cell, or hide later ones.
                 heads.append(_up_to(key, USED, head.used.timestamp))
     _delete(run, chunks)
     _delete(run, heads)

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from hbasemk.errors import LimitError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
+from hbasemk.format.limits import shortened, shown
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.commit.staging import Staging, name_conflict
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
+from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import Column, Put
 from hbasemk.store.alike import AlikeCells, Columns, NewCellFields, size_of_new
 
@@ -121,7 +124,16 @@ class ChangeSet:
         reads = self.reads or ReadSet()
         return ReadSet({**reads.nodes, **dict.fromkeys(self.expected)}, reads.lists) if self.expected else reads
 
-    def fits(self, longest_key: int, longest_value: int) -> bool:
+    def require_within_limits(self, store: RetryingStore) -> None:
+        """Raise LimitError, which names the node and the property, if a cell exceeds the limits of the store."""
+        if self._fits(store.limits.row_key, store.limits.surely):
+            return
+        try:
+            store.check_puts(self.puts(0))
+        except LimitError as error:
+            raise _named(error, store.limits.together) from None
+
+    def _fits(self, longest_key: int, longest_value: int) -> bool:
         """Return whether no qualifier and no value exceeds these lengths in bytes."""
         # Faster than all() over a generator, and each row of a load comes through here.
         for row in self.rows:
@@ -179,6 +191,20 @@ def build(staging: Staging) -> ChangeSet:
     plan = of_nodes(staging.nodes(), staging.reads)
     plan.expected = staging.expected
     return plan
+
+
+def _named(error: LimitError, most: int) -> LimitError:
+    """Return the error for a cell of ``nodes`` with the path of the node and the name of the property."""
+    family, qualifier = getattr(error, "column", (b"", b""))
+    if family != schema.DATA or qualifier[:1] != _PROPERTIES:
+        return error
+    path, name = paths.path_of(error.row), schema.property_name(qualifier)
+    return LimitError(
+        f"property {shown(name)} of {shortened(path)} has {error.size} bytes together with its name and its path; at most {most} "
+        "are possible; nothing was committed. Store large content in a blob, or use a shorter name or path.",
+        path=path,
+        name=name,
+    )
 
 
 def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> ChangeSet:

@@ -84,8 +84,7 @@ class Preparation(Committing):
     def _stage(self, draft: Draft) -> ChangeSet:
         """Stage the changes. Raise LimitError for cells that exceed the store's limits, before any is written."""
         plan = draft.source.stage(self._reader, draft.view)
-        if not plan.fits(*self._store.limits):
-            self._store.check_puts(plan.puts(0))
+        plan.require_within_limits(self._store)
         draft.plan = plan
         return plan
 

@@ -15,6 +15,7 @@ from hbasemk.errors import FormatError, StoreError, UnknownRevisionError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
+from hbasemk.format.plural import counted
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.rows import WHOLE, whole_rows
@@ -64,7 +65,7 @@ class Memo(NamedTuple):
             created, children, floor, *above = revisions.inflate(data)
         except ValueError as error:
             raise FormatError(
-                f"the stored child count of {path} is damaged ({len(data)} bytes); delete row "
+                f"the stored child count of {path} is damaged ({counted(len(data), 'byte')}); delete row "
                 f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r} to have the children counted again"
             ) from error
         return cls(created, children, Extent.of(floor, above))

@@ -155,8 +155,9 @@ class Connections:
                     use.pool = pool
                     return None
                 if now >= deadline:
+                    used = "the only connection was" if self._size == 1 else f"all {self._size} connections were"
                     raise StoreNotAppliedError(
-                        f"{self._about}: all {self._size} connections were in use until the call's deadline; "
+                        f"{self._about}: {used} in use until the call's deadline; "
                         "nothing was sent. Retry, or use a larger pool_size"
                     )
                 if not patient and now >= give_up:

@@ -24,11 +24,13 @@ COMPRESSIONS: Final[Mapping[str, int]] = {
 class Layout:
     """The compression of all families (None: no request), and for some tables the first keys of all regions but the first.
 
-    Raises InvalidValueError for a codec that the gateway's interface does not have.
+    ``names`` are the texts by which errors call these keys. Raises InvalidValueError for a codec that the gateway's interface
+    does not have.
     """
 
     compression: str | None = None
     splits: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    names: Mapping[bytes, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.compression is not None and self.compression not in COMPRESSIONS:

@@ -41,12 +41,13 @@ from hbasemk.store.sizes import by_size, is_full, size_of_rows
 DEFAULT_TIMEOUT: Final = 20.0
 DEFAULT_POOL: Final = 64
 
-LIMITS: Final = Limits()
 MAX_CELL: Final = 10 * 1024 * 1024
 """HBase's setting hbase.client.keyvalue.maxsize: key and value together."""
+_KEY_OVERHEAD: Final = 65
+"""Bytes of a key in HBase besides the row key and the qualifier, or more. The families have one byte."""
+LIMITS: Final = Limits(together=MAX_CELL - _KEY_OVERHEAD)
 MAX_SCAN: Final = 1_000_000
 """The largest limit of a scan; the gateway allocates space for all requested rows before it reads them."""
-_KEY_OVERHEAD: Final = 64
 
 
 class HBaseStore(Store):
@@ -344,20 +345,6 @@ class HBaseStore(Store):
     def close(self) -> None:
         """Close all connections; running calls raise an error. Idempotent."""
         self._client.close()
-
-    def check_puts(self, puts: Sequence[Put]) -> None:
-        """Apply the contract's limits, and HBase's limit on the size of a cell including its key."""
-        super().check_puts(puts)
-        for row, cells, _ in puts:
-            for family, qualifier, value, _ in cells:
-                if len(value) > MAX_CELL - 2 * LIMITS.row_key - _KEY_OVERHEAD - 256:
-                    size = len(row) + len(family) + len(qualifier) + len(value) + _KEY_OVERHEAD
-                    if size > MAX_CELL:
-                        raise LimitError(
-                            f"a cell of {size} bytes, its key included, at row {row[:60]!r}, column {family!r}:"
-                            f"{qualifier[:60]!r} exceeds the limit of {MAX_CELL} bytes; nothing was written. Store "
-                            "large content in a blob."
-                        )
 
 
 def _rows(gets: Sequence[Get], method: gateway.Method, result: Any) -> list[Row]:

@@ -136,9 +136,10 @@ class Tables:
             regions = self._client.call(gateway.REGIONS, gateway.REGIONS.request(name), name)
             missing = set(layout.splits[table.name]).difference(one.region.start for one in regions)
             if missing:
+                first = min(missing)
                 raise InvalidValueError(
                     f"{self._where}: table {self._shown_name(table)} exists, and no region of it begins at "
-                    f"{min(missing)!r}. {advice}"
+                    f"{layout.names.get(first, repr(first))}. {advice}"
                 )
 
     def _await(self, table: Table, deadline: float) -> None:

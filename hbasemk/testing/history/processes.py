@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from hbasemk.check import IntegrityCheck, Problem
-from hbasemk.connect import connect
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
+from hbasemk.opening import connect
 from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.anomalies import Anomaly
 from hbasemk.testing.history.recorder import Attempt, Moments

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
-from hbasemk.connect import connect
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
+from hbasemk.opening import connect
 from hbasemk.repository import Repository, instance_of
 from hbasemk.testing.history.recorder import Attempt, Moments
 from hbasemk.testing.history.records import Transaction

@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Final
 
 from hbasemk.errors import BlobNotFoundError
+from hbasemk.format.plural import counted
 from hbasemk.repository import Repository
 from hbasemk.snapshot import Node, Snapshot
 from hbasemk.transfer import own_files
@@ -171,7 +172,7 @@ def _compare_content(
     found.bytes += size
     if digest.hexdigest() != seen.digest:
         yield (
-            f"{_printable(node.path)}: the content has {size} bytes and {DIGEST} {digest.hexdigest()}; on disk it has "
+            f"{_printable(node.path)}: the content has {counted(size, 'byte')} and {DIGEST} {digest.hexdigest()}; on disk it has "
             f"{SIZE} {seen.size} and {DIGEST} {seen.digest}"
         )
 

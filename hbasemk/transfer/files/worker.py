@@ -241,10 +241,7 @@ class Worker:
             done.changed += applied.changed
             done.removed += applied.removed
             if applied.foreign:
-                self._notes.append(
-                    f"removed {len(applied.foreign)} nodes that no import has created and that are not in the directory, "
-                    f"the first one {applied.foreign[0]}"
-                )
+                self._notes.append(_removed(applied.foreign))
             left, to_remove = {path: kept[path] for path in applied.without_parent}, ()
             if not left:
                 break
@@ -320,3 +317,11 @@ def _count(totals: dict[str, int], kept: Mapping[str, PropertyValue], sign: int)
     if KIND in kept:
         for name, number in entries.counts(kept).items():
             totals[name] += sign * number
+
+
+def _removed(foreign: Sequence[str]) -> str:
+    """Return the note about nodes that an import has removed although no import has created them."""
+    if len(foreign) == 1:
+        return f"removed 1 node that no import has created and that is not in the directory: {foreign[0]}"
+    number = len(foreign)
+    return f"removed {number} nodes that no import has created and that are not in the directory, the first one {foreign[0]}"

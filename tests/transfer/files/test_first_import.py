@@ -267,6 +267,16 @@ def test_an_import_to_a_directory_of_an_import_says_to_which_import_its_children
         Import(url, str(top), "/moved", workers=1).run()
 
 
+def test_an_import_names_one_removed_node_that_no_import_created(url: str, top: Path) -> None:
+    """It said: removed 1 nodes."""
+    Import(url, str(top), AT, workers=1).run()
+    changed(url, lambda tx: tx.add(f"{AT}/mine", {"x": 1}))
+    notes: list[str] = []
+    Import(url, str(top), AT, workers=1, note=notes.append).run()
+    assert notes == [f"removed 1 node that no import has created and that is not in the directory: {AT}/mine"]
+    assert_imported(url, top)
+
+
 def test_an_import_names_removed_nodes_that_no_import_created(url: str, top: Path) -> None:
     Import(url, str(top), AT, workers=1).run()
 
