@@ -31,6 +31,9 @@ KNOWN = {
         "position_before_checkpoint": 22,
         "view_of_a_checkpoint_by_its_id": 36,
     },
+    "clocks": {
+        "read_back_down_to_an_estimate": 323,
+    },
     "collection": {
         "ranges_beyond_what_is_collected": 121,
         "trust_for_ever": 4,
@@ -57,16 +60,20 @@ KNOWN = {
         "fold_depends_on_nothing": 1909,
     },
     "leases": {
-        "held_snapshots_with_too_many_revisions": 74,
-        "held_snapshots_without_revisions_above": 880,
+        "held_snapshots_with_too_many_revisions": 155,
+        "held_snapshots_without_revisions_above": 1989,
         "hidden_revisions_lost_when_shortened": 2070,
         "late_cells_not_hidden": 21,
-        "shortened_past_possible_late_revisions": 117,
+        "shortened_past_possible_late_revisions": 207,
     },
     "shared branches": {
         "claims_of_rebases_never_final": 484,
+        "merged_adjusts_are_applied_again": 50,
         "new_branches_take_effect_before_old_ones_have_ended": 12270,
+        "rebases_in_one_transaction_claim_nothing": 4355,
+        "rebases_in_one_transaction_overlook_claims": 1544,
         "resets_move_the_head_of_a_claimed_branch_back": 2026,
+        "transactions_of_branches_do_not_compare_the_head": 188,
     },
     # The numbers of pairs of operations.
     "pairs": {
