@@ -30,6 +30,20 @@ def test_changes_round_trip(listed: list[RowChange]) -> None:
     assert [(c.path, c.kind, *map(list, c[2:])) for c in read] == [(c.path, c.kind, *map(list, c[2:])) for c in listed]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_nodes_with_the_same_names_read_as_with_lists(count: int) -> None:
+    names = tuple(f'p\u00e9"{number}' for number in range(count))
+    listed = [
+        RowChange(f"/a/{number}\\", kind, names, ("child",) * (number % 2))
+        for number in range(8)
+        for kind in (ADDED, CHANGED, REMOVED, FOLDED)
+    ]
+    in_lists = [change._replace(properties=list(change.properties)) for change in listed]
+    assert changes.encode(listed) == changes.encode(in_lists)
+    read = changes.decode(as_read(changes.encode(listed)))
+    assert [(c.path, c.kind, tuple(c.properties), tuple(c.children_added)) for c in read] == [c[:4] for c in listed]
+
+
 def test_surrogates_stay_separate_as_in_row_keys() -> None:
     split, joined = "\ud83d\ude00", "\U0001f600"
     assert len(split) == 2

@@ -79,6 +79,14 @@ def test_interleavings_find(
     print(found.splitlines()[0])
 
 
+def test_a_collector_that_another_one_has_passed_reads_the_tree_after_a_poll() -> None:
+    # Its own head is then below the horizon, and it may not read it any more.
+    explored = Explored("another collector", False)
+    run = beside_collector.Run(explored.prepared, explored.kind)
+    run.go((0, 3, 7))
+    run.check(explored.final)
+
+
 def cells(store: MemoryStore) -> dict[tuple[str, bytes], list[Any]]:
     """Return the cells of nodes and of the journal, whose timestamps are the time of the write and do not count."""
     return {

@@ -209,6 +209,8 @@ class Run:
             self.kind.finish(fresh, self.expected[0], self.result)
         elif self.kind in (KINDS["poll of a sleeper"], KINDS["count with a memo"], KINDS["merge on an old view"]):
             raise Broken(f"I14: it was refused: {self.error}")
+        # Another collector may have raised the horizon above its head.
+        self.collecting.poll()
         if tree(self.collecting, self.collecting.head()).keys() - final.keys():
             raise Broken("the tree has changed")
         check_tables(fresh)

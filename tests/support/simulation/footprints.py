@@ -15,13 +15,13 @@ from hbasemk.store.abc import (
     Delete,
     DeleteBelow,
     Get,
-    NewCellFields,
     Put,
     Row,
     Scan,
     Store,
     Table,
 )
+from hbasemk.store.alike import NewCellFields
 from hbasemk.store.delegating import DelegatingStore
 
 RowOf = tuple[str, bytes]
