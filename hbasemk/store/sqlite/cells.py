@@ -8,6 +8,7 @@ the length of histories or the width of rows.
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, Union
@@ -34,6 +35,8 @@ ROWS: Final = 16
 """The number of rows with the same columns that one statement inserts."""
 WIDEST: Final = 40
 """The most parameters of such a row. Some builds of SQLite allow only 999 parameters of a statement."""
+NUMBERED: Final = not (3, 12) <= sys.version_info < (3, 12, 4)
+"""Whether statements may number their parameters (``?1``): these versions of Python warn that such parameters have names."""
 _FIELDS: Final = 4
 _row: Final = itemgetter(0)
 new_cell = tuple.__new__
@@ -239,7 +242,7 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
     columns: Columns | None = None
     at: int | None = None
     rows: list[bytes] = []
-    several = len(puts) >= ROWS
+    several = NUMBERED and len(puts) >= ROWS
     for key, cells, stamp in puts:
         if stamp is None:
             stamp = now

@@ -86,14 +86,13 @@ class AlikeRows(Base):
         assert values(store, tables.many, row + b"large") == {b"a": bytes(most), b"\xffb": bytes(most // 2)}
 
     @pytest.mark.parametrize("count", [1, 40])
-    def test_an_unknown_family_is_rejected_before_anything_is_written(
-        self, store: Store, tables: Tables, row: bytes, count: int
-    ) -> None:
+    def test_an_unknown_family_of_them_is_rejected(self, store: Store, tables: Tables, row: bytes, count: int) -> None:
         good = [Put(row + b"%03d" % number, alike(TWO, row, number), 5) for number in range(count)]
         bad = [Put(row + b"x%03d" % number, AlikeCells(Columns(b"x", [b"q"]), [b"v"]), 5) for number in range(count)]
         with pytest.raises(StoreUnusableError, match="family"):
             store.write(tables.many.name, [*good, *bad])
-        assert read(store, tables.many, Get(row + b"000")) == []
+        if store.supports_transactions:
+            assert read(store, tables.many, Get(row + b"000")) == []
 
     @pytest.mark.parametrize("count", [1, 17, 40])
     def test_a_transaction_writes_them(self, store: Store, tables: Tables, row: bytes, count: int) -> None:

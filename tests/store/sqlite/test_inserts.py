@@ -55,7 +55,7 @@ def test_the_rows_of_a_write_are_inserted_in_the_order_of_their_keys() -> None:
     tables = Families("nodes", 1, [b"d"], ALL_VERSIONS)
     puts = [Put(row, [NewCell(b"d", b"q", value, 1)]) for row, value in ((b"b", b"1"), (b"c", b"2"), (b"a", b"3"))]
 
-    ((_, parameters),) = group(tables, puts, 1)
+    ((_, parameters, _),) = group(tables, puts, 1)
 
     assert [bytes(row) for row in parameters[::4] if isinstance(row, bytearray)] == [b"a", b"b", b"c"]
 
@@ -64,6 +64,6 @@ def test_the_last_of_two_puts_of_one_cell_wins() -> None:
     tables = Families("nodes", 1, [b"d"], ALL_VERSIONS)
     puts = [Put(row, [NewCell(b"d", b"q", value, 1)]) for row, value in ((b"b", b"1"), (b"a", b"2"), (b"b", b"3"))]
 
-    ((_, parameters),) = group(tables, puts, 1)
+    ((_, parameters, _),) = group(tables, puts, 1)
 
     assert [bytes(value) for value in parameters[3::4] if isinstance(value, bytearray)] == [b"2", b"1", b"3"]
