@@ -209,8 +209,8 @@ _HOMES = {
     "Transaction": "transaction",
     "Watch": "watch",
 }
-"""The module of the package that defines each public name. It is imported when the name is first used: all modules together
-take most of the start-up of a command, and an interrupt (Ctrl-C) during that must not print a traceback."""
+"""The module of the package that defines each public name. All are imported when the first name is used: together they take
+most of the start-up of a command, and an interrupt (Ctrl-C) during that must not print a traceback."""
 _MODULES = frozenset({"errors", "jsop"})
 """The public modules. They are attributes of the package, too."""
 
@@ -218,15 +218,19 @@ if not TYPE_CHECKING:
     # Type checkers use the imports above, and report a name that does not exist.
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used."""
-        import importlib
+        """Import all public names when the first one is used.
 
-        if name in _HOMES:
-            found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-            globals()[name] = found
-            return found
-        if name in _MODULES:
-            return importlib.import_module(f"{__name__}.{name}")
+        All, because the name of an error may be used first when nothing can be imported any more: while Python ends, or
+        without free file descriptors.
+        """
+        if name in _HOMES or name in _MODULES:
+            import importlib
+
+            if name in _MODULES:
+                return importlib.import_module(f"{__name__}.{name}")
+            found = {one: getattr(importlib.import_module(f"{__name__}.{_HOMES[one]}"), one) for one in __all__}
+            globals().update(found)
+            return found[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:

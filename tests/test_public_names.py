@@ -76,6 +76,18 @@ def test_each_name_can_be_the_first_one() -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+def test_the_first_name_imports_all() -> None:
+    """An error may be named first in a finalizer while Python ends, when nothing can be imported any more."""
+    ran = python(
+        "import sys, hbasemk\n"
+        "hbasemk.Settings\n"
+        "sys.meta_path.clear()\n"
+        "sys.path.clear()\n"
+        "print(all(getattr(hbasemk, name) for name in hbasemk.__all__))"
+    )
+    assert (ran.stdout, ran.stderr) == ("True\n", "")
+
+
 def test_a_star_import_and_dir_have_all_names() -> None:
     ran = python("from hbasemk import *; import hbasemk; print(all(globals()[name] for name in hbasemk.__all__))")
     assert (ran.stdout, ran.stderr) == ("True\n", "")

@@ -34,7 +34,7 @@ class AlikeCells(Sequence[NewCellFields]):
 
     __slots__ = ("columns", "size", "values")
 
-    def __init__(self, columns: Columns, values: Sequence[bytes]) -> None:
+    def __init__(self, columns: Columns, values: tuple[bytes, ...]) -> None:
         self.columns = columns
         self.values = values
         # Faster than a sum.
@@ -61,6 +61,14 @@ class AlikeCells(Sequence[NewCellFields]):
     def __getitem__(self, index: int | slice) -> NewCellFields | tuple[NewCellFields, ...]:
         """Return the fields of one cell or of several."""
         return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both have equal cells in the same order."""
+        return isinstance(other, AlikeCells) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        """Return the hash of the cells."""
+        return hash(tuple(self))
 
     def __repr__(self) -> str:
         """Show the fields of each cell."""

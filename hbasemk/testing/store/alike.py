@@ -17,7 +17,9 @@ WIDE = Columns(D, [b"%d" % number for number in range(60)])
 def alike(columns: Columns, row: bytes, number: int) -> AlikeCells:
     """Return cells whose values show the row, the column, and a number; every seventh value is empty."""
     kept = range(len(columns.qualifiers))
-    return AlikeCells(columns, [b"" if (number + one) % 7 == 0 else b"%d %d " % (number, one) + row for one in kept])
+    return AlikeCells(
+        columns, tuple(b"" if (number + one) % 7 == 0 else b"%d %d " % (number, one) + row for one in kept)
+    )
 
 
 class AlikeRows(Base):
@@ -71,8 +73,8 @@ class AlikeRows(Base):
         good = [Put(row + b"%03d" % number, alike(TWO, row, number), 5) for number in range(count)]
         columns = Columns(D, [b"a", bytes(store.limits.row_key + 1)])
         for cells, problem in (
-            (AlikeCells(TWO, [b"x", bytes(most + 1)]), f"a value of {most + 1} bytes"),
-            (AlikeCells(columns, [b"x", b"y"]), "a qualifier"),
+            (AlikeCells(TWO, (b"x", bytes(most + 1))), f"a value of {most + 1} bytes"),
+            (AlikeCells(columns, (b"x", b"y")), "a qualifier"),
         ):
             with pytest.raises(LimitError, match=problem):
                 store.write(tables.many.name, [*good, Put(row + b"bad", cells, 5)])
@@ -81,14 +83,14 @@ class AlikeRows(Base):
         for key in (row + b"000", row + b"bad"):
             assert read(store, tables.many, Get(key)) == []
         # Together they are longer than one value may be, but each is allowed.
-        large = AlikeCells(TWO, [bytes(most), bytes(most // 2)])
+        large = AlikeCells(TWO, (bytes(most), bytes(most // 2)))
         store.write(tables.many.name, [*good, Put(row + b"large", large, 5)])
         assert values(store, tables.many, row + b"large") == {b"a": bytes(most), b"\xffb": bytes(most // 2)}
 
     @pytest.mark.parametrize("count", [1, 40])
     def test_an_unknown_family_of_them_is_rejected(self, store: Store, tables: Tables, row: bytes, count: int) -> None:
         good = [Put(row + b"%03d" % number, alike(TWO, row, number), 5) for number in range(count)]
-        bad = [Put(row + b"x%03d" % number, AlikeCells(Columns(b"x", [b"q"]), [b"v"]), 5) for number in range(count)]
+        bad = [Put(row + b"x%03d" % number, AlikeCells(Columns(b"x", [b"q"]), (b"v",)), 5) for number in range(count)]
         with pytest.raises(StoreUnusableError, match="family"):
             store.write(tables.many.name, [*good, *bad])
         if store.supports_transactions:
@@ -113,4 +115,10 @@ class AlikeRows(Base):
         assert tuple(cells) == expected
         assert (len(cells), cells[1], cells[:1]) == (2, expected[1], expected[:1])
         assert repr(cells) == repr(expected)
+        again = alike(Columns(D, [b"a", b"\xffb"]), b"r", 1)
+        assert cells == again
+        assert hash(cells) == hash(again)
+        assert cells != alike(TWO, b"r", 2)
+        assert cells != alike(Columns(C, [b"a", b"\xffb"]), b"r", 1)
+        assert cells != expected
         assert cells.size == sum(len(name) + len(value) for _, name, value, _ in expected)

@@ -33,7 +33,7 @@ def test_where_parameters_have_no_numbers_rows_with_the_same_columns_are_inserte
 ) -> None:
     monkeypatch.setattr(cells, "NUMBERED", numbered)
     columns = Columns(b"d", [b"p", b"q"])
-    puts = [Put(b"%03d" % n, AlikeCells(columns, [b"%d" % n, b"x"]), 5) for n in range(40)]
+    puts = [Put(b"%03d" % n, AlikeCells(columns, (b"%d" % n, b"x")), 5) for n in range(40)]
     store = SqliteStore(str(path))
     store.create_tables([Table("t", (b"d",), ALL_VERSIONS)])
     groups = cells.group(cells.Families("t", 1, [b"d"], ALL_VERSIONS), puts, 1)
