@@ -110,7 +110,7 @@ class NewCell(NamedTuple):
 class Put(NamedTuple):
     """Cells to write into one row atomically.
 
-    A store unpacks ``cells``, which may be plain tuples, or :class:`AlikeCells`. ``timestamp`` is that of all cells without
+    A store unpacks ``cells``, which may be plain tuples, or ``AlikeCells``. ``timestamp`` is that of all cells without
     their own one; None: the server stamps them with its time (ms since 1970). In a store with transactions they are at least
     as new as the cells that they replace, so a clock that goes back does not hide them; in others it may.
     """
