@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, Union
 
@@ -232,28 +233,18 @@ def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
 
 def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -> list[Group] | None:
     """As :func:`group`; None if a cell has no timestamp and there is no time to give it."""
-    groups: dict[bytes, list[Parameter]] = {}
-    alike: dict[tuple[Columns, int], list[bytes]] = {}
+    found: list[Group] = []
     # SQLite inserts rows in the order of their keys faster than at random places.
-    if len(puts) > 1:
-        puts = sorted(puts, key=_row)
+    puts = sorted(puts, key=_row)
+    if NUMBERED and len(puts) >= ROWS:
+        found, puts = _group_alike(tables, puts)
+    groups: dict[bytes, list[Parameter]] = {}
     last: bytes | None = None
     members: list[Parameter] = []
-    columns: Columns | None = None
-    at: int | None = None
-    rows: list[bytes] = []
-    several = NUMBERED and len(puts) >= ROWS
     for key, cells, stamp in puts:
+        row = blob(key)
         if stamp is None:
             stamp = now
-        if several and type(cells) is AlikeCells and stamp is not None:
-            if cells.columns is not columns or stamp != at:
-                columns, at = cells.columns, stamp
-                rows = alike.setdefault((columns, at), [])
-            rows.append(key)
-            rows += cells.values
-            continue
-        row = blob(key)
         for family, qualifier, value, timestamp in cells:
             if timestamp is None:
                 timestamp = stamp
@@ -263,27 +254,31 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
                 last = family
                 members = groups.setdefault(family, [])
             members += (row, blob(qualifier), timestamp, blob(value))
-    whole = _group_alike(tables, alike, groups) if alike else ()
-    return [*whole, *(Group(tables.get(name), values) for name, values in groups.items())]
+    found += [Group(tables.get(name), values) for name, values in groups.items()]
+    return found
 
 
-def _group_alike(
-    tables: Families, alike: Mapping[tuple[Columns, int], list[bytes]], groups: dict[bytes, list[Parameter]]
-) -> Iterator[Group]:
-    """Yield groups of rows with the same columns; the cells of rows that fill no statement go to ``groups``."""
-    for (columns, at), rows in alike.items():
-        qualifiers = columns.qualifiers
-        width = len(qualifiers) + 1
-        end = len(rows) - len(rows) % (ROWS * width) if width <= WIDEST else 0
-        if end:
-            shared: list[Parameter] = [at, *map(blob, qualifiers)]
-            yield Group(tables.get(columns.family), [*map(blob, rows[:end])], shared)
-        if end < len(rows):
-            members = groups.setdefault(columns.family, [])
-            for begin in range(end, len(rows), width):
-                row = blob(rows[begin])
-                for qualifier, value in zip(qualifiers, rows[begin + 1 : begin + width], strict=True):
-                    members += (row, blob(qualifier), at, blob(value))
+def _group_alike(tables: Families, puts: Sequence[Put]) -> tuple[list[Group], list[Put]]:
+    """Return groups of rows with the same columns, as many as fill statements, and the other puts."""
+    alike: defaultdict[tuple[Columns, int], tuple[list[Put], list[bytes]]] = defaultdict(lambda: ([], []))
+    rest: list[Put] = []
+    for put in puts:
+        key, cells, stamp = put
+        if type(cells) is AlikeCells and stamp is not None and len(cells.values) < WIDEST:
+            rows, values = alike[cells.columns, stamp]
+            rows.append(put)
+            values.append(key)
+            values += cells.values
+        else:
+            rest.append(put)
+    found: list[Group] = []
+    for (columns, at), (rows, values) in alike.items():
+        whole = len(rows) - len(rows) % ROWS
+        rest += rows[whole:]
+        if whole:
+            shared: list[Parameter] = [at, *map(blob, columns.qualifiers)]
+            found.append(Group(tables.get(columns.family), [*map(blob, values[: whole * len(shared)])], shared))
+    return found, rest
 
 
 def group_replacing(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
