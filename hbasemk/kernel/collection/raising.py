@@ -144,30 +144,31 @@ def _checkpoints(instance: Instance, horizon: int) -> Iterator[Hold]:
     earliest = instance.checkpoint_cells.earliest_ms()
     for qualifier, value in cells.items():
         revision = checkpoint.revision_of(qualifier)
-        if revision is None or not _counts(value, revision, now):
+        if revision is None:
+            continue
+        found = _list_of(value, revision)
+        if not _counts(value, found, now):
             continue
         view = cells.get(checkpoint.view_column(revision)[1])
         floor = 0 if view is None else _floor_of(view)
         if not floor and revision >= horizon:
             # What its snapshot contains is unknown, except that it contains what committed long before.
             floor = max(revisions.earlier(revision, NO_VIEW_MS), horizon)
-        yield Hold("checkpoint", revision, floor, _has_expired(value, revision, earliest))
+        is_expired = found is not None and all(entry.until_ms <= earliest for entry in found.entries)
+        yield Hold("checkpoint", revision, floor, is_expired)
 
 
-def _has_expired(value: bytes, revision: int, now: int) -> bool:
-    """Return whether all entries of a checkpoint have expired."""
+def _list_of(value: bytes, revision: int) -> checkpoint.CheckpointList | None:
+    """Return the list of a checkpoint; None if it is damaged."""
     try:
-        found = checkpoint.CheckpointList.decode(value, revision)
+        return checkpoint.CheckpointList.decode(value, revision)
     except FormatError:
-        return False
-    return all(entry.until_ms <= now for entry in found.entries)
+        return None
 
 
-def _counts(value: bytes, revision: int, now: int) -> bool:
+def _counts(value: bytes, found: checkpoint.CheckpointList | None, now: int) -> bool:
     """Return whether a list of a checkpoint keeps its revision. A damaged one does; the integrity check reports it."""
-    try:
-        found = checkpoint.CheckpointList.decode(value, revision)
-    except FormatError:
+    if found is None:
         return True
     if len(value) == checkpoint.OLD:
         # Only a time of expiry. Nobody extends it: who does so first looks whether it is readable.
