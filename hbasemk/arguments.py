@@ -86,7 +86,7 @@ def _check_known_names(names: tuple[str, ...]) -> None:
 
 def properties(value: object, path: str) -> Mapping[Any, Any]:
     """Return a mapping of property names of the node at ``path`` to values; raise TypeError or InvalidPathError otherwise."""
-    given = value if type(value) is dict else mapping(value, "properties")
+    given = mapping(value, "properties")
     try:
         _check_known_names(tuple(given))
     except (TypeError, InvalidPathError):

@@ -122,8 +122,6 @@ def _texts(changes: Sequence[RowChange]) -> Iterator[bytes]:
 
 def _text(before: str, changes: Sequence[RowChange], after: str) -> bytes:
     rows: list[str] = []
-    names: Sequence[str] | None = None
-    end = last = ""
     for path, kind, properties, children_added, children_removed, adjusted in changes:
         if (
             not (children_added or children_removed or adjusted)
@@ -131,10 +129,7 @@ def _text(before: str, changes: Sequence[RowChange], after: str) -> bytes:
             and len(properties) <= _FEW
         ):
             # Many nodes of a load, and most small commits, change the same properties.
-            if properties is not names or kind != last:
-                names, last = properties, kind
-                end = _kind_and_names(kind, properties)
-            rows.append(f"[{_to_json(path)},{end}")
+            rows.append(f"[{_to_json(path)},{_kind_and_names(kind, properties)}")
             continue
         # Leave out what is empty at the end.
         length = 6 if adjusted else 5 if children_removed else 4 if children_added else 3 if properties else 2

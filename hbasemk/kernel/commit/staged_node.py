@@ -79,12 +79,8 @@ class StagedNode:
 
     def add_child(self, name: str, child: StagedNode) -> None:
         """Stage a child whose life begins, and write its column."""
-        if self.staged_children is _NONE:
-            self.staged_children = {}
-        if self.child_writes is _NONE:
-            self.child_writes = {}
-        self.staged_children[name] = child
-        self.child_writes[name] = True
+        self.stage_child(name, child)
+        self.write_child(name, is_present=True)
 
     def remove_child(self, name: str, child: StagedNode) -> None:
         """Stage a child whose life has ended, and write its column.
@@ -237,6 +233,11 @@ class StagedNode:
         if self.repeated is None:
             self.repeated = {}
         self.repeated[name] = None
+
+    @property
+    def has_known_children(self) -> bool:
+        """Whether a child that is not staged cannot exist in the view: there is no node, or its subtree is loaded."""
+        return self.base is None or self.loaded
 
     @property
     def dirty(self) -> bool:

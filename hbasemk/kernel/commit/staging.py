@@ -131,7 +131,7 @@ class Staging:
         A missing node has no descendants, and a loaded subtree is known completely.
         """
         parent = None if path == paths.ROOT else self._nodes.get(paths.parent(path))
-        return parent is not None and (parent.base is None or parent.loaded)
+        return parent is not None and parent.has_known_children
 
     def not_loaded(self, needed: Iterable[str]) -> list[str]:
         """Return which of these nodes are not loaded yet."""
@@ -336,8 +336,7 @@ class Staging:
         parent = nodes.get(above or paths.ROOT)
         node = nodes.get(path)
         if node is None:
-            # As in _is_below_known().
-            if parent is not None and (parent.base is None or parent.loaded):
+            if parent is not None and parent.has_known_children:
                 node = nodes[path] = StagedNode(path, None)
             else:
                 node = self._node(path)

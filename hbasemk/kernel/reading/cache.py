@@ -200,7 +200,7 @@ class NodeCache:
             for path, kind, _, children_added, children_removed, _ in arrival.changes:
                 before = touched.get(path, -1)
                 touched[path] = position
-                known = self._drop(path) if path in self._young or path in self._old else _NOTHING
+                known = self._drop(path)
                 if children_added or children_removed or kind != CHANGED:
                     known = _NOTHING
                 if before <= built_on and path in states:
