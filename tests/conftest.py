@@ -107,6 +107,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         assert not apart, f"every process, not two, would run tests on HBase: {apart[:3]}"
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Fail the test that leaves SIGINT ignored: every process that a later test starts would ignore Ctrl-C."""
+    yield
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        pytest.fail("the test leaves SIGINT ignored")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Do not measure coverage of the integrity check at the end of each test: it is slow, and tests/check runs its lines."""

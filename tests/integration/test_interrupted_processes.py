@@ -93,9 +93,18 @@ with hbasemk.connect(sys.argv[1], create=False, poll_interval=0.02) as repo:
 """
 
 
+READY = """
+import faulthandler, signal
+# A process inherits that SIGINT is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# SIGABRT prints where the process is.
+faulthandler.enable()
+"""
+
+
 def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     running = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments],
+        [sys.executable, "-c", READY + script, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -104,6 +113,16 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     assert running.stdout is not None
     assert running.stdout.readline() == "begun\n"
     return running
+
+
+def ended(running: subprocess.Popen[str], sent: str | None = None) -> tuple[str, str]:
+    """Return what a process has printed until its end; if it goes on, fail with its errors and its present place."""
+    try:
+        return running.communicate(sent, timeout=WITHIN)
+    except subprocess.TimeoutExpired:
+        running.send_signal(signal.SIGABRT)
+        printed, errors = running.communicate()
+        pytest.fail(f"the process did not end within {WITHIN:g} s; it printed {printed!r} and these errors:\n{errors}")
 
 
 def until_nothing_is_pending(repository: hbasemk.Repository) -> None:
@@ -130,7 +149,7 @@ def interrupt_everywhere(url: str) -> None:
                 until_nothing_is_pending(other)
                 assert other.head["/a"]["n"] == int(committed)
                 assert other.head["/b"]["n"] == 8
-            _, errors = running.communicate("\n", timeout=WITHIN)
+            _, errors = ended(running, "\n")
         assert (running.returncode, errors) == (0, "")
         assert enough == "enough\n"
         print(f"{INTERRUPTS} interrupts, {int(committed)} commits")
@@ -140,7 +159,7 @@ def interrupt_everywhere(url: str) -> None:
             with started(STOPS, url) as running:
                 time.sleep(chance.random() * 0.3)
                 running.send_signal(signal.SIGINT)
-                printed, errors = running.communicate(timeout=WITHIN)
+                printed, errors = ended(running)
             assert (running.returncode, errors) == (130, "")
             until_nothing_is_pending(other)
             now = other.head["/a"]["n"]
