@@ -58,13 +58,14 @@ class Connection:
         self.sent = False
         self.wire.start(deadline)
 
-    def send(self, method: Method, request: Any) -> None:
-        """Send a request. Its reply is read after the replies to all earlier requests.
+    def send(self, method: Method, request: Any, *, more: bool = False) -> None:
+        """Send a request. Its reply is read after the replies to all earlier requests. ``more``: another one follows at once.
 
         ``sent`` is whether a whole request was handed to the system since :meth:`start`: if not, the gateway cannot have acted
         on any. Raises OSError, of which TimeoutError is one, and thriftpy2's exceptions for invalid values.
         """
         protocol = self._protocol
+        self.wire.more = more
         number = self._number = self._number + 1 if self._number < _MAX_NUMBER else 1
         protocol.write_message_begin(method.name, TMessageType.CALL, number)
         protocol.write_struct(request)

@@ -75,8 +75,9 @@ class Exchange:
         self._pooled = connection.calls > 1
         try:
             connection.start(self._deadline)
-            for method, message, _ in self._requests:
-                connection.send(method, message)
+            last = self._requests[-1]
+            for request in self._requests:
+                connection.send(request.method, request.message, more=request is not last)
         except Exception as error:
             self._fail(error, self._requests[0])
 

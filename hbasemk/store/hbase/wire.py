@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
 BUFFER: Final = 64 * 1024
 _STEP: Final = 1024 * 1024
 _SLACK: Final = 0.05
+_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
+"""Not all systems have it."""
 
 
 class UnexpectedAnswer(Exception):
@@ -29,10 +32,22 @@ class Wire:
     """A transport for thriftpy2: a socket whose every operation ends by ``deadline`` (on ``clock``, in seconds).
 
     ``head`` holds the first bytes received, to identify the server. ``ended`` is whether the server carries no other request
-    on this connection.
+    on this connection. While ``more`` is true, more data follows at once, so the system need not send each write by itself.
     """
 
-    __slots__ = ("_armed", "_clock", "_first_read", "_poll", "deadline", "ended", "head", "moved", "sock")
+    __slots__ = (
+        "_armed",
+        "_clock",
+        "_first_read",
+        "_more",
+        "_poll",
+        "deadline",
+        "ended",
+        "head",
+        "more",
+        "moved",
+        "sock",
+    )
 
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,6 +57,9 @@ class Wire:
         self.head = b""
         self.ended = False
         self.moved = 0
+        self.more = False
+        # With TLS, a socket takes no flags.
+        self._more = 0 if isinstance(sock, ssl.SSLSocket) else _MORE
         self._clock = clock
         self._armed = -1.0
         self._first_read = True
@@ -52,6 +70,7 @@ class Wire:
         """Begin a call that must end by ``deadline``."""
         self.deadline = deadline
         self.moved = 0
+        self.more = False
         self._first_read = True
 
     def _arm(self) -> None:
@@ -66,7 +85,7 @@ class Wire:
     def write(self, data: bytes) -> None:
         """Send all bytes."""
         self._arm()
-        self.sock.sendall(data)
+        self.sock.sendall(data, self._more if self.more else 0)
         self.moved += len(data)
 
     def read(self, size: int) -> bytes:

@@ -32,9 +32,11 @@ def test_the_read_is_sent_before_the_write_is_answered(
 ) -> None:
     send = Connection.send
     read_is_sent = threading.Event()
+    more_follow: list[tuple[str, bool]] = []
 
-    def note(self: Connection, method: Method, request: Any) -> None:
-        send(self, method, request)
+    def note(self: Connection, method: Method, request: Any, *, more: bool = False) -> None:
+        send(self, method, request, more=more)
+        more_follow.append((method.name, more))
         if method.name.startswith("get"):
             read_is_sent.set()
 
@@ -50,6 +52,7 @@ def test_the_read_is_sent_before_the_write_is_answered(
         gateway.script = script
         (row,) = store.write_and_read("t", [PUT], GETS)
         assert [cell.value for cell in row.cells] == [b"r"]
+        assert more_follow[-2:] == [("put", True), ("get", False)]
         rows = store.write_and_read("t", [PUT, PUT], [Get(b"a"), Get(b"b")])
         assert [row.key for row in rows] == [b"a", b"b"]
         assert methods(gateway) == [(0, "put"), (0, "get"), (0, "putMultiple"), (0, "getMultiple")]
