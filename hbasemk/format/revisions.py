@@ -27,6 +27,8 @@ TRUNK_COUNTERS: Final = 128
 BRANCH_BIT: Final = 0x80
 MAX_REVISION: Final = (MAX_MS << 24) | 0xFFFFFF - 1
 TEXT_LENGTH: Final = 16
+BYTES: Final = 8
+"""The length of an id in :func:`to_bytes`."""
 _TEXT: Final = re.compile(f"[0-9a-f]{{{TEXT_LENGTH}}}")
 
 
@@ -96,16 +98,16 @@ def from_text(text: str) -> int:
 
 
 def to_bytes(ids: Iterable[int]) -> bytes:
-    """Return ids as bytes, 8 for each."""
+    """Return ids as bytes, :data:`BYTES` for each."""
     listed = tuple(ids)
     return struct.pack(f">{len(listed)}Q", *listed)
 
 
 def from_bytes(data: bytes) -> tuple[int, ...]:
     """Return the ids of :func:`to_bytes`; raise ValueError if the bytes are not revision ids."""
-    if len(data) % 8:
-        raise ValueError(f"{counted(len(data), 'byte')} {'is' if len(data) == 1 else 'are'} not a multiple of 8")
-    ids = struct.unpack(f">{len(data) // 8}Q", data)
+    if len(data) % BYTES:
+        raise ValueError(f"{counted(len(data), 'byte')} {'is' if len(data) == 1 else 'are'} not a multiple of {BYTES}")
+    ids = struct.unpack(f">{len(data) // BYTES}Q", data)
     if ids and max(ids) > MAX_REVISION:
         raise ValueError(f"{max(ids)} is greater than any revision id")
     return ids

@@ -17,7 +17,10 @@ from hbasemk.store.abc import Cell, NewCell, Row
 
 
 class WriterLog(NamedTuple):
-    """The content of a log. The cells of an empty row give an empty log with ``bound`` 0 and without a holder."""
+    """The content of a log. The cells of an empty row give an empty log with ``bound`` 0 and without a holder.
+
+    ``ids`` are the announced ids, lowest first, or those of them that the reader wants.
+    """
 
     holder: bytes
     holder_at: int
@@ -33,28 +36,45 @@ class WriterLog(NamedTuple):
 
 def cell(base: int, ids: Iterable[int], bound: int) -> NewCell:
     """Return the cell of a log."""
-    return NewCell(*schema.LOG, revisions.to_bytes((base, *sorted(ids))), bound)
+    return encoded_cell(base, revisions.to_bytes(sorted(ids)), bound)
 
 
-def decode(row: Row) -> WriterLog:
-    """Parse the row of a log; raise FormatError if it is damaged."""
+def encoded_cell(base: int, ids: bytes, bound: int) -> NewCell:
+    """As :func:`cell`, with the bytes of the ids, lowest first."""
+    return NewCell(*schema.LOG, revisions.to_bytes((base,)) + ids, bound)
+
+
+def decode(row: Row, above: int = 0) -> WriterLog:
+    """Parse the row of a log, with the ids greater than ``above``; raise FormatError if it is damaged."""
     holder, holder_at, base, bound = b"", 0, 0, 0
     ids: tuple[int, ...] = ()
     for one in row.cells:
         if one[:2] == schema.LOG:
-            base, *listed = _ids(row.key, one)
-            ids, bound = tuple(listed), one.timestamp
+            base, ids = _ids(row.key, one, above)
+            bound = one.timestamp
         elif one[:2] == schema.LOG_HOLDER:
             holder, holder_at = one.value, one.timestamp
     return WriterLog(holder, holder_at, base, ids, bound)
 
 
-def _ids(key: bytes, found: Cell) -> tuple[int, ...]:
+def _ids(key: bytes, found: Cell, above: int) -> tuple[int, tuple[int, ...]]:
+    """Return the base, and the ids greater than ``above``."""
+    size, data = revisions.BYTES, found.value
+    begin = size
+    if above:
+        # Most ids of a busy writer's log are known to its readers.
+        begin = len(data)
+        while begin > size and int.from_bytes(data[begin - size : begin], "big") > above:
+            begin -= size
     try:
-        ids = tuple(revisions.from_bytes(found.value))
-        if not ids or max(ids) > found.timestamp:
-            raise ValueError("an id is missing, or greater than the bound")
-        return ids
+        if not data or len(data) % size:
+            raise ValueError(f"its length is {len(data)}")
+        base, *ids = revisions.from_bytes(data[:size] + data[begin:])
+        if ids != sorted(ids):
+            raise ValueError("the ids are not in their order")
+        if max([base, *ids]) > found.timestamp:
+            raise ValueError("an id is greater than the bound")
+        return base, tuple(ids)
     except ValueError as error:
         raise schema.damaged(
             f"the log of a writer must be a list of revision ids, 8 bytes each, got {shown(found.value)}: {error}",

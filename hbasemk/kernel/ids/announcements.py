@@ -13,6 +13,7 @@ from typing import Final
 from hbasemk.errors import ClockSkewError, RevisionOverflowError
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.kernel.ids.clock import IdClock
+from hbasemk.kernel.ids.decided_ids import DecidedIds
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -49,7 +50,7 @@ class Announcements:
         self._base = 0
         self._open: set[int] = set()
         self._abandoned: list[int] = []
-        self._recent: list[int] = []
+        self._recent = DecidedIds()
         self._bound = 0
         self._acknowledged = 0
         self._acknowledged_time = runtime.monotonic()
@@ -138,7 +139,7 @@ class Announcements:
         with self._state:
             if revision in self._open:
                 self._open.remove(revision)
-                self._recent.append(revision)
+                self._recent.add(revision)
 
     def due(self) -> bool:
         """Return whether a third of the lease has passed since the last write of the log, so that :meth:`renew` is due.
@@ -181,7 +182,7 @@ class Announcements:
         self._nonce, self._machine = self._lease.nonce, self._lease.machine
         self._base, self._bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
-        self._open, self._recent = set(log.found.ids), []
+        self._open, self._recent = set(log.found.ids), DecidedIds()
         self._acknowledged = log.found.bound
 
     def _enters(self, revision: int) -> bool:
@@ -194,9 +195,7 @@ class Announcements:
 
     def _drop(self, count: int) -> None:
         """Drop the lowest decided ids."""
-        self._recent.sort()
-        self._base = max([self._base, *self._recent[:count]])
-        del self._recent[:count]
+        self._base = max(self._base, self._recent.drop(count))
 
     def _log(self) -> CheckAndWrite:
         """Return the write of the log. If the lease changes before it is sent, the store refuses it."""
@@ -206,9 +205,9 @@ class Announcements:
     def _cell(self) -> NewCell:
         for one in [one for one in self._open if one <= self._acknowledged and self._is_decided(one)]:
             self._open.remove(one)
-            self._recent.append(one)
+            self._recent.add(one)
         self._drop(max(len(self._recent) - RECENT, 0))
-        return writer_log.cell(self._base, [*self._open, *self._recent], self._bound)
+        return writer_log.encoded_cell(self._base, self._recent.encoded_with(self._open), self._bound)
 
     def _send(self, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
         """Write the log, and make another compare-and-set at the same time; return the answer to that one."""

@@ -87,7 +87,7 @@ class LogPoller:
             cursor = self._cursors.get(machine, self._origin)
             bound = next((cell.timestamp for cell in row.cells if cell.qualifier == schema.LOG[1]), 0)
             if bound > cursor or whole:
-                self._read_log(machine, writer_log.decode(row), cursor, found)
+                self._read_log(machine, writer_log.decode(row, 0 if whole else cursor), cursor, found)
         return found
 
     def _read_log(self, machine: int, log: WriterLog, cursor: int, found: Announced) -> None:
