@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, Union
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
-from hbasemk.store.alike import AlikeCells, Columns
+from hbasemk.store.alike import AlikeCells, Columns, NewCellFields
 
 MAX_SKIPPED: Final = 6
 """The number of unwanted versions of one column that a read steps over before it seeks past the rest."""
@@ -36,6 +36,8 @@ ROWS: Final = 16
 """The number of rows with the same columns that one statement inserts."""
 WIDEST: Final = 40
 """The most parameters of such a row. Some builds of SQLite allow only 999 parameters of a statement."""
+SAME: Final = 64
+"""The number of cells with the same row, timestamp and value that one statement inserts."""
 NUMBERED: Final = not (3, 12) <= sys.version_info < (3, 12, 4)
 """Whether statements may number their parameters (``?1``): these versions of Python warn that such parameters have names."""
 _FIELDS: Final = 4
@@ -73,6 +75,7 @@ class Family:
         "first_ranged",
         "further",
         "further_ranged",
+        "insert_same",
         "last",
         "name",
         "newest",
@@ -117,6 +120,9 @@ class Family:
             for count in (*range(1, FEW_CELLS + 1), *BLOCKS)
         }
         self._inserts_alike: dict[int, str] = {}
+        numbers = range(4, 4 + SAME)
+        # Its parameters are the row, the timestamp and the value, and the qualifier of each cell.
+        self.insert_same = self._insert.format(", ".join(f"(?1, ?{number}, ?2, ?3)" for number in numbers))
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (
@@ -215,13 +221,15 @@ Parameter: TypeAlias = Union[bytearray, int]  # noqa: UP007 - evaluated at run t
 class Group(NamedTuple):
     """Cells of one family as the parameters of inserts.
 
-    ``values`` holds row, qualifier, timestamp and value of each cell in turn. If ``shared`` holds a timestamp and qualifiers,
-    rows have these columns, and ``values`` holds the key and the values of each row.
+    Without a ``statement``, ``values`` holds row, qualifier, timestamp and value of each cell in turn. Otherwise each ``step``
+    of the values, after the ``shared`` ones, are the parameters of the statement.
     """
 
     family: Family
     values: list[Parameter]
+    statement: str = ""
     shared: Sequence[Parameter] = ()
+    step: int = 0
 
 
 def group(tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
@@ -245,6 +253,8 @@ def group_timed(tables: Families, puts: Sequence[Put], now: int | None = None) -
         row = blob(key)
         if stamp is None:
             stamp = now
+        if NUMBERED and len(cells) >= SAME:
+            cells = _group_same(tables, row, cells, stamp, found)
         for family, qualifier, value, timestamp in cells:
             if timestamp is None:
                 timestamp = stamp
@@ -273,12 +283,40 @@ def _group_alike(tables: Families, puts: Sequence[Put]) -> tuple[list[Group], li
             rest.append(put)
     found: list[Group] = []
     for (columns, at), (rows, values) in alike.items():
-        whole = len(rows) - len(rows) % ROWS
+        family = tables.get(columns.family)
+        # Old versions are deleted cell by cell.
+        whole = len(rows) - len(rows) % ROWS if family.trim is None else 0
         rest += rows[whole:]
         if whole:
             shared: list[Parameter] = [at, *map(blob, columns.qualifiers)]
-            found.append(Group(tables.get(columns.family), [*map(blob, values[: whole * len(shared)])], shared))
+            step = ROWS * len(shared)
+            taken: list[Parameter] = [*map(blob, values[: whole * len(shared)])]
+            found.append(Group(family, taken, family.insert_alike(len(columns.qualifiers)), shared, step))
     return found, rest
+
+
+def _group_same(
+    tables: Families, row: bytearray, cells: Sequence[NewCellFields], stamp: int | None, found: list[Group]
+) -> Sequence[NewCellFields]:
+    """Group the cells of families in which all have one timestamp and value, as many as fill statements; return the others.
+
+    The columns of the children of a node are such cells.
+    """
+    by_family: defaultdict[bytes, list[NewCellFields]] = defaultdict(list)
+    for cell in cells:
+        by_family[cell[0]].append(cell)
+    rest: list[NewCellFields] = []
+    for name, members in by_family.items():
+        family = tables.get(name)
+        _, _, value, timestamp = members[0]
+        at = stamp if timestamp is None else timestamp
+        whole = len(members) - len(members) % SAME
+        if whole and at is not None and family.trim is None and len({cell[2:] for cell in members}) == 1:
+            taken: list[Parameter] = [blob(cell[1]) for cell in members[:whole]]
+            found.append(Group(family, taken, family.insert_same, (row, at, blob(value)), SAME))
+            members = members[whole:]
+        rest += members
+    return rest
 
 
 def group_replacing(sql: sqlite3.Connection, tables: Families, puts: Sequence[Put], now: int) -> list[Group]:
@@ -317,11 +355,10 @@ def append_arrivals(sql: sqlite3.Connection, tables: Families, rows: Iterable[by
 
 def insert(sql: sqlite3.Connection, groups: list[Group]) -> None:
     """Write cells; the caller has begun a transaction."""
-    for family, values, shared in groups:
-        if shared:
-            step = ROWS * len(shared)
+    for family, values, statement, shared, step in groups:
+        if statement:
             starts = range(0, len(values), step)
-            sql.executemany(family.insert_alike(len(shared) - 1), ([*shared, *values[at : at + step]] for at in starts))
+            sql.executemany(statement, ([*shared, *values[at : at + step]] for at in starts))
             continue
         begin, end = 0, len(values)
         for block in BLOCKS if end > FEW_CELLS * _FIELDS else ():

@@ -9,6 +9,7 @@ from hbasemk.testing.store.changes import Changes
 from hbasemk.testing.store.compare import CompareAndSet
 from hbasemk.testing.store.concurrency import Concurrency
 from hbasemk.testing.store.machine import Model
+from hbasemk.testing.store.same_values import SameValues
 from hbasemk.testing.store.scans import Scans
 from hbasemk.testing.store.schema import Schema
 from hbasemk.testing.store.transactions import OrderOfWrites, Transactions
@@ -24,6 +25,7 @@ class StoreConformance(
     Scans,
     Wide,
     AlikeRows,
+    SameValues,
     Bounds,
     Schema,
     Concurrency,
