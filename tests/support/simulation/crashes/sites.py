@@ -58,6 +58,12 @@ class Steps(WrappedStore):
         """Return a small size, to make commits of several batches."""
         return self._rows
 
+    def __getstate__(self) -> object:
+        """Return what later calls depend on: the number of steps and the way only as long as a step is still to fail."""
+        left = self.fails_at - self.steps
+        ahead = (left, self.way, self._kind) if left >= 0 else None
+        return self.inner, self._rows, self._before, self._gone, self._dead, ahead
+
     def fail(self, at: int, way: str, kind: str = "") -> None:
         """Let a step fail, counted from now on: among all steps, or those of one kind, such as "write nodes"."""
         self.steps, self.fails_at, self.way, self._kind = 0, at, way, kind
