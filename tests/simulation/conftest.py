@@ -10,7 +10,7 @@ import pytest
 from hbasemk.kernel import periodic_work
 from hbasemk.kernel.journal import known_revisions
 
-OBJECTS = 100_000
+OBJECTS = 400_000
 """So many new objects are made between two collections of garbage."""
 
 
