@@ -29,9 +29,9 @@ KNOWN = {
         "watermark_past_unswept_revisions": 4241,
     },
     "checkpoints": {
-        "changes_of_checkpoints_not_announced": 31,
-        "position_before_checkpoint": 22,
-        "view_of_a_checkpoint_by_its_id": 36,
+        "changes_of_checkpoints_not_announced": 64,
+        "position_before_checkpoint": 27,
+        "view_of_a_checkpoint_by_its_id": 93,
     },
     "clocks": {
         "read_back_down_to_an_estimate": 323,
@@ -56,12 +56,13 @@ KNOWN = {
         "put_for_compare_and_set": 190,
     },
     "histories of adjusts": {
-        "adjusts_ignore_sets": 70,
-        "sets_ignore_adjusts": 16,
+        "adjusts_ignore_sets": 188,
+        "sets_ignore_adjusts": 50,
         "total_taken_from_the_head": 69,
     },
     "adjusts": {
-        "fold_depends_on_nothing": 1909,
+        "fold_depends_on_nothing": 1971,
+        "total_taken_from_the_head": 36,
     },
     "leases": {
         "held_snapshots_with_too_many_revisions": 155,
