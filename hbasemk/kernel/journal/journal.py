@@ -163,11 +163,16 @@ class Journal(PolledRevisions):
 
     def collected(self, view: View) -> RevisionCollectedError:
         """Return the error for a view of which parts may have been deleted."""
-        text, oldest = revisions.to_text(view.revision), revisions.to_text(self.fence.horizon)
+        horizon = self.fence.horizon
+        text, oldest = revisions.to_text(view.revision), revisions.to_text(horizon)
+        if view.revision < horizon:
+            what = f"is older than the retention of the repository at {self._store.location}, and"
+        else:
+            what = f"does not have all revisions up to {oldest}: some became visible here later. So it counts as older, and"
         return RevisionCollectedError(
-            f"the snapshot at revision {text} is older than the retention of the repository at {self._store.location}, and "
-            f"parts of it have been deleted; the oldest snapshot that can be read is {oldest}. Use a newer one. A longer "
-            "retention, a checkpoint or a branch keeps snapshots readable.",
+            f"the snapshot at revision {text} {what} parts of it have been deleted; the oldest snapshot that can be read is "
+            f"{oldest}, with all revisions up to there. Use a newer one, such as the head. A longer retention, a checkpoint or a "
+            "branch keeps snapshots readable.",
             revision=text,
             oldest=oldest,
         )
