@@ -12,7 +12,7 @@ import pytest
 
 import benchmarks.systems
 import hbasemk.store.sqlite
-from hbasemk.store.abc import ALL_VERSIONS, Put, Scan, Table
+from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Scan, Table
 from hbasemk.store.alike import AlikeCells, Columns
 from hbasemk.store.sqlite import SqliteStore, cells
 
@@ -20,27 +20,32 @@ FOLDERS = [Path(module.__file__ or "").parent for module in (hbasemk.store.sqlit
 SOURCES = sorted(path for folder in FOLDERS for path in folder.glob("*.py"))
 
 
-def test_only_the_inserts_of_rows_with_the_same_columns_number_their_parameters() -> None:
+def test_only_the_inserts_that_share_parameters_number_them() -> None:
     assert SOURCES
     found = {path.name for path in SOURCES if re.search(r"\?\d", path.read_text())}
     assert found == {"cells.py"}
-    assert re.search(r"\?\d", cells.Family(b"d", "table", 1).insert_alike(2))
+    family = cells.Family(b"d", "table", 1)
+    for statement in (family.insert_alike(2), family.insert_same):
+        assert re.search(r"\?\d", statement)
 
 
-@pytest.mark.parametrize("numbered", [False, True])
-def test_where_parameters_have_no_numbers_rows_with_the_same_columns_are_inserted_as_others(
+@pytest.mark.parametrize("numbered", sorted({False, cells.NUMBERED}))
+def test_where_parameters_have_no_numbers_all_cells_are_inserted_one_by_one(
     path: Path, monkeypatch: pytest.MonkeyPatch, numbered: bool
 ) -> None:
     monkeypatch.setattr(cells, "NUMBERED", numbered)
     columns = Columns(b"d", [b"p", b"q"])
-    puts = [Put(b"%03d" % n, AlikeCells(columns, (b"%d" % n, b"x")), 5) for n in range(40)]
+    alike = [Put(b"%03d" % n, AlikeCells(columns, (b"%d" % n, b"x")), 5) for n in range(40)]
+    wide = [Put(b"wide", [NewCell(b"d", b"%03d" % n, b"x") for n in range(100)], 5)]
     store = SqliteStore(str(path))
     store.create_tables([Table("t", (b"d",), ALL_VERSIONS)])
-    groups = cells.group(cells.Families("t", 1, [b"d"], ALL_VERSIONS), puts, 1)
-    assert any(group.shared for group in groups) == numbered
-    store.write("t", puts)
+    for puts in (alike, wide):
+        groups = cells.group(cells.Families("t", 1, [b"d"], ALL_VERSIONS), puts, 1)
+        assert any(group.shared for group in groups) == numbered
+        store.write("t", puts)
     rows = store.scan("t", Scan(None, None, 100))
     store.close()
     assert [[tuple(cell) for cell in row.cells] for row in rows] == [
-        [(b"d", b"p", 5, b"%d" % n), (b"d", b"q", 5, b"x")] for n in range(40)
+        *([(b"d", b"p", 5, b"%d" % n), (b"d", b"q", 5, b"x")] for n in range(40)),
+        [(b"d", b"%03d" % n, 5, b"x") for n in range(100)],
     ]
