@@ -35,7 +35,8 @@ checkpoints."""
 class Announced:
     """What one reading of the logs showed.
 
-    ``new`` are the ids above the cursors. ``gaps`` are the ranges of ids, by machine id, that have left the logs.
+    ``new`` are the ids above the cursors. ``gaps`` are the ranges of ids, by machine id, that have left the logs. ``logs`` are
+    the whole logs, if they were read; then only these.
     """
 
     __slots__ = ("bounds", "gaps", "horizon", "logs", "new", "notice", "trimmed", "watermark")
@@ -86,16 +87,11 @@ class LogPoller:
                 continue
             cursor = self._cursors.get(machine, self._origin)
             bound = next((cell.timestamp for cell in row.cells if cell.qualifier == schema.LOG[1]), 0)
-            if bound > cursor or whole:
-                self._read_log(machine, writer_log.decode(row, 0 if whole else cursor), cursor, found)
+            if whole:
+                found.logs[machine] = writer_log.decode(row)
+            elif bound > cursor:
+                _read_log(machine, writer_log.decode(row, cursor), cursor, found)
         return found
-
-    def _read_log(self, machine: int, log: WriterLog, cursor: int, found: Announced) -> None:
-        found.logs[machine] = log
-        found.bounds[machine] = log.bound
-        found.new.update(one for one in log.ids if one > cursor)
-        if log.base > cursor:
-            found.gaps[machine] = cursor, log.base
 
     # --- polls -------------------------------------------------------------------------------------------
 
@@ -211,6 +207,14 @@ def _add(row: JournalRow, news: News) -> None:
     else:
         # The revision is announced, and its row does not exist yet.
         news.pending.add(row.revision)
+
+
+def _read_log(machine: int, log: WriterLog, cursor: int, found: Announced) -> None:
+    """Add the log of a machine id, decoded above the cursor."""
+    found.bounds[machine] = log.bound
+    found.new.update(log.ids)
+    if log.base > cursor:
+        found.gaps[machine] = cursor, log.base
 
 
 def _read_mark(row: Row, found: Announced) -> None:

@@ -70,7 +70,6 @@ class Wire:
         """Begin a call that must end by ``deadline``."""
         self.deadline = deadline
         self.moved = 0
-        self.more = False
         self._first_read = True
 
     def _arm(self) -> None:

@@ -41,6 +41,8 @@ SAME: Final = 64
 NUMBERED: Final = not (3, 12) <= sys.version_info < (3, 12, 4)
 """Whether statements may number their parameters (``?1``): these versions of Python warn that such parameters have names."""
 _FIELDS: Final = 4
+_SAME_CELLS: Final = ", ".join(f"(?1, ?{number}, ?2, ?3)" for number in range(4, 4 + SAME))
+"""Parameters: the row, the timestamp and the value, then the qualifier of each cell."""
 _row: Final = itemgetter(0)
 new_cell = tuple.__new__
 """Creates a Cell from a tuple of its four fields, at a third of the cost of calling the class."""
@@ -120,9 +122,7 @@ class Family:
             for count in (*range(1, FEW_CELLS + 1), *BLOCKS)
         }
         self._inserts_alike: dict[int, str] = {}
-        numbers = range(4, 4 + SAME)
-        # Its parameters are the row, the timestamp and the value, and the qualifier of each cell.
-        self.insert_same = self._insert.format(", ".join(f"(?1, ?{number}, ?2, ?3)" for number in numbers))
+        self.insert_same = self._insert.format(_SAME_CELLS)
         self.trim: str | None = None
         if versions not in {1, ALL_VERSIONS}:
             self.trim = (

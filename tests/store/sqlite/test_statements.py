@@ -30,7 +30,7 @@ def test_only_the_inserts_that_share_parameters_number_them() -> None:
 
 
 @pytest.mark.parametrize("numbered", sorted({False, cells.NUMBERED}))
-def test_where_parameters_have_no_numbers_all_cells_are_inserted_one_by_one(
+def test_where_parameters_have_no_numbers_no_cells_share_any(
     path: Path, monkeypatch: pytest.MonkeyPatch, numbered: bool
 ) -> None:
     monkeypatch.setattr(cells, "NUMBERED", numbered)
