@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
+from functools import partial
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -17,7 +19,9 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
+from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.interrupting import in_files, interrupted_at, place, points_of
 
 
 def test_after_close_every_call_is_a_clear_error_and_no_thread_is_left(real_store: MemoryStore) -> None:
@@ -229,6 +233,51 @@ def test_an_attempt_does_not_wait_for_itself() -> None:
     assert store.before is None
     assert waits == []
     repo.close()
+
+
+def test_an_interrupted_attempt_has_ended() -> None:
+    """Otherwise the end would wait for it, or no longer for the attempts of other threads."""
+    store = FaultyStore(MemoryStore())
+
+    def count(repo: Repository) -> None:
+        repo.run(lambda tx: tx.increment("/a", "n"))
+
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a", {"n": 0}))
+        points = points_of(partial(count, repo))
+    points = [point for point in points if in_files("commit/attempt.py")(point) and point[0].co_name == "run"]
+    assert len(points) > 4
+    for point in points:
+        with Repository(store, poll_interval=0, owns_store=False) as repo:
+            instance, sleep = instance_of(repo), SystemRuntime.sleep
+            interrupted_at(point, partial(count, repo))
+            waits: list[float] = []
+            inside, let_go = threading.Event(), threading.Event()
+
+            def wait(runtime: SystemRuntime, seconds: float) -> None:
+                waits.append(seconds)
+                let_go.set()
+                sleep(runtime, seconds)
+
+            def pause(call: Call) -> None:
+                if threading.current_thread() is thread and (call.method, call.table) == ("write", "nodes"):
+                    inside.set()
+                    assert let_go.wait(60)
+
+            instance.runtime.sleep = MethodType(wait, instance.runtime)
+            store.before = pause
+            thread = threading.Thread(target=count, args=[repo])
+            thread.start()
+            assert inside.wait(60)
+            instance.end_attempts(60)
+            waited = len(waits)
+            let_go.set()
+            thread.join(60)
+            store.before = None
+            assert waited, f"it does not wait for another thread after the interrupt at {place(point)}"
+            del waits[:]
+            instance.end_attempts(60)
+            assert waits == [], f"it waits for the attempt that was interrupted at {place(point)}"
 
 
 def test_closing_does_not_wait_for_ever_for_an_attempt_that_hangs() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Final, NamedTuple
+from weakref import ref
 
 from hbasemk.errors import (
     ClockSkewError,
@@ -41,8 +42,15 @@ END_EVERY: Final = 0.005
 TRIES_OF_SLOTS: Final = 16
 """How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
-_is_inside: ContextVar[bool] = ContextVar("hbasemk_is_inside", default=False)
-"""Whether the caller is inside an attempt."""
+
+class _Running:
+    """Exists while an attempt runs. Only weak references lead to it: after an interrupt it ends with the attempt's call."""
+
+    __slots__ = ("__weakref__",)
+
+
+_own: ContextVar[tuple[ref[_Running], ...]] = ContextVar("hbasemk_own_attempts", default=())
+"""The attempts that the caller is inside of, of any instance."""
 
 
 class LostAttempt(NamedTuple):
@@ -62,7 +70,7 @@ class Attempts(Committing):
         self._read_back = ReadBack(context)
         self._one_transaction = OneTransaction(context, self._read_back)
         self._writing = Writing(context)
-        self._running: list[None] = []
+        self._running: set[ref[_Running]] = set()
         self._has_ended = False
         self.statistics = CommitStatistics()
 
@@ -74,7 +82,7 @@ class Attempts(Committing):
         """
         self._has_ended = True
         until = self._runtime.monotonic() + seconds
-        own = _is_inside.get()
+        own = sum(one in self._running for one in _own.get())
         while len(self._running) > own and self._runtime.monotonic() < until and not self._runtime.closed:
             self._runtime.sleep(END_EVERY)
 
@@ -84,16 +92,18 @@ class Attempts(Committing):
 
         Returns the new revision, or the view's if nothing changes. Raises ClosedError after :meth:`end`.
         """
-        # Before the look at the flag, so that the end waits for every attempt that goes on. An append is atomic.
-        self._running.append(None)
-        token = _is_inside.set(True)
+        marker = _Running()
+        this = ref(marker, self._running.discard)
+        # Before the look at the flag, so that the end waits for every attempt that goes on. To add is atomic.
+        self._running.add(this)
+        token = _own.set((*_own.get(), this))
         try:
             if self._has_ended:
                 raise ClosedError("the repository has been closed; nothing was committed")
             return self._run(draft)
         finally:
-            _is_inside.reset(token)
-            self._running.pop()
+            _own.reset(token)
+            self._running.discard(this)
 
     def _run(self, draft: Draft) -> int | LostAttempt:
         self._outcomes.resolve_pending()
