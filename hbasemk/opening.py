@@ -122,6 +122,13 @@ def open_store(url: str) -> tuple[Store, bool, dict[str, Any]]:
     return opener(url, parts, given), True, more
 
 
+def retry_timeout_of(url: str, default: float) -> float:
+    """Return the ``retry_timeout`` that a URL gives, else ``default``. Raises InvalidValueError as :func:`open_store`."""
+    name = "retry_timeout"
+    given = _parameters(url, _split(url).query).get(name)
+    return default if given is None else _option(url, name, given, _REPOSITORY_OPTIONS[name])
+
+
 def redacted(url: str) -> str:
     """Return the URL without anything that may be a password, for messages."""
     if not url.lower().startswith(("sqlite:///", "memory:")) and "@" in url:

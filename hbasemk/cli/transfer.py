@@ -30,10 +30,15 @@ _RETRY_TIMEOUT = click.option(
     "--retry-timeout",
     type=float,
     metavar="SECONDS",
-    default=120,
-    show_default=True,
-    help="Retry for this long while the store is unreachable.",
+    help="Retry for this long while the store is unreachable. Default: the retry_timeout of the URL, else 120.",
 )
+
+
+def _retry_seconds(given: float | None, url: str) -> float:
+    """Return how long a command retries: as its option says, else as the URL does."""
+    from hbasemk.opening import retry_timeout_of
+
+    return retry_timeout_of(url, 120.0) if given is None else given
 
 
 def _form_option(about: str) -> Callable[[Decorated], Decorated]:
@@ -101,7 +106,7 @@ def import_(
     contents: Contents,
     inline_limit: int,
     blobs_from: str | None,
-    retry_timeout: float,
+    retry_timeout: float | None,
     verify: bool,
     message: str | None,
 ) -> int:
@@ -123,6 +128,7 @@ def import_(
     difference, or if the command could not read an entry.
     """
     session: Session = context.obj
+    seconds = _retry_seconds(retry_timeout, session.url)
     if message is not None:
         check_message(message)
     if form == "json":
@@ -134,7 +140,7 @@ def import_(
         if Path(source).is_dir():
             raise click.UsageError(f"{source} is a directory; --format json expects a file")
         return _import_json(
-            session, source, "/" if target is None else target, batch, blobs_from, retry_timeout, verify, message
+            session, source, "/" if target is None else target, batch, blobs_from, seconds, verify, message
         )
     if blobs_from is not None:
         raise click.UsageError("--blobs-from is for --format json only; leave it out, or add --format json")
@@ -143,7 +149,7 @@ def import_(
             f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
         )
     return _import_files(
-        session, Path(source), target, workers, batch, exclude, contents, inline_limit, retry_timeout, verify, message
+        session, Path(source), target, workers, batch, exclude, contents, inline_limit, seconds, verify, message
     )
 
 
@@ -385,7 +391,7 @@ def export(
     target: str | None,
     form: str,
     revision: str | datetime | None,
-    retry_timeout: float,
+    retry_timeout: float | None,
     special_modes: bool,
 ) -> int:
     """Write a subtree to a folder or a JSON file.
@@ -411,7 +417,7 @@ def export(
         require_file_name(target)
     if place is None and form == "files":
         raise click.UsageError("no folder to export the files to; give TARGET (./- for a folder named -)")
-    retry = StoreRetry(retry_timeout, output.complain)
+    retry = StoreRetry(_retry_seconds(retry_timeout, session.url), output.complain)
     with retry.opened(session.url, create=False, poll_interval=0) as repository:
         snapshot = retry.call(lambda: at(repository, revision))
         if place is not None:

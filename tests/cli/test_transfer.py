@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from hbasemk.transfer.retry import StoreRetry
 from tests.support.commands import DONE, NO, USAGE, Run, assert_one_line
 from tests.support.imports import SMALL, on_disk, write_files
 
@@ -226,3 +227,37 @@ def test_nodes_and_diff_accept_times(run: Run, tree: None) -> None:
     assert run("nodes", "/a", "--at", "0s").json["title"] == "A"
     assert run("diff", "0s", "--paths") == (DONE, "", "")
     assert run("diff", "0s") == (DONE, "", "")
+
+
+@pytest.mark.parametrize(
+    ("parameter", "option", "seconds"),
+    [("", (), 120), ("?retry_timeout=7", (), 7), ("?retry_timeout=7", ("--retry-timeout", "9"), 9)],
+)
+def test_the_option_or_the_url_limits_the_retries(
+    run: Run,
+    tmp_path: Path,
+    url: str,
+    parameter: str,
+    option: tuple[str, ...],
+    seconds: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    top = write_files(tmp_path / "docs", SMALL)
+    limits: list[float] = []
+    made = StoreRetry.__init__
+
+    def record(retry: StoreRetry, limit: float, report: Callable[[str], None]) -> None:
+        limits.append(limit)
+        made(retry, limit, report)
+
+    monkeypatch.setattr(StoreRetry, "__init__", record)
+    for command in (
+        ("import", str(top), "--workers", "1"),
+        ("export", "/docs", str(tmp_path / "docs.json"), "-f", "json"),
+        ("import", "-f", "json", str(tmp_path / "docs.json"), "--at", "/docs"),
+        ("export", "/docs", str(tmp_path / "out")),
+    ):
+        before = len(limits)
+        assert run("--url", url + parameter, *command, *option).code == DONE
+        assert len(limits) > before
+    assert set(limits) == {seconds}
