@@ -52,7 +52,7 @@ def _create(instance: Instance, base: int, name: str, chosen: Sequence[Sequence[
     revisions: list[int] = []
     puts = []
     for nodes in chosen:
-        new = instance.announcements.next(max([base, instance.journal.highest_seen, *revisions[-1:]]))
+        new = instance.announcements.next(max([base, instance.journal.highest_seen, *revisions[-1:]]), [])
         declared = changes.encode([RowChange(path, CHANGED, [name]) for path in nodes])
         puts.append(Put(schema.revision_key(new), [*journal_row.begin(os.urandom(16), base, ""), *declared]))
         revisions.append(new)

@@ -19,14 +19,14 @@ def concurrent(url: str) -> dict[str, str]:
         late.run(lambda tx: tx.add("/a", {"n": 1}))
         base = late.refresh()
         announcements = instance_of(late).announcements
-        low = announcements.next(base_id := int(base.revision, 16))
+        low = announcements.next(base_id := int(base.revision, 16), [])
         assert low > base_id
         time.sleep(0.002)
         high = quick.run(lambda tx: (tx.add("/quick"), tx)[1]).revision
         branch = quick.branch()
         branch.run(lambda tx: tx.add("/mine"))
         with pytest.MonkeyPatch.context() as patched, late.transaction(base=base) as tx:
-            patched.setattr(announcements, "next", lambda _: low)
+            patched.setattr(announcements, "next", lambda *_: low)
             tx.add("/late")
         assert tx.revision is not None
         found = {"late": tx.revision, "high": str(high), "branch": branch.revision}

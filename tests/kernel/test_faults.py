@@ -255,7 +255,7 @@ def test_used_id_is_rejected_and_its_revision_stays() -> None:
     place = Place()
     revision = place.commit(COMMITS["set"])
     announcements = place.instance.announcements
-    announcements.next = lambda above: revision  # type: ignore[method-assign]
+    announcements.next = lambda *_: revision  # type: ignore[method-assign]
     # The id was announced before.
     announcements.announce = lambda revision: None  # type: ignore[method-assign]
     with pytest.raises(InvalidRevisionError, match="same id"):

@@ -463,7 +463,7 @@ def test_a_renewal_that_arrives_after_its_lease_was_over_makes_the_change_wait_a
     old, new = accepting(store, world, 0, 1), open_instance(faulty, world, mac=2)
     commit(old, AddNode("/a", {"v": 1}))
     pending = make_pending(old, store)
-    unannounced = old.announcements.next(pending)
+    unannounced = old.announcements.next(pending, [])
     machine, before = old.lease.machine, lease_of(new.store, old.lease.machine)
     assert before is not None
     began = world.ms

@@ -89,12 +89,13 @@ class Preparation(Committing):
         return plan
 
     def _make_id(self, draft: Draft) -> None:
-        revision = 0
+        made: list[int] = []
         try:
-            revision = self._announcements.next(max(draft.view.upper, self._journal.highest_seen))
+            revision = self._announcements.next(max(draft.view.upper, self._journal.highest_seen), made)
             draft.start_try(revision, self._runtime.random.getrandbits(128).to_bytes(16, "big"))
         except BaseException:
-            self._announcements.abandon(revision)
+            for revision in made:
+                self._announcements.abandon(revision)
             raise
 
     def create(self, draft: Draft) -> None:

@@ -26,7 +26,8 @@ RECENT: Final = 48
 class Announcements:
     """Makes the ids of one instance's trunk revisions, and announces them. Thread-safe.
 
-    ``is_decided`` says whether this instance knows that a revision is decided.
+    ``is_decided`` says whether this instance knows that a revision is decided. An interrupt at any point leaves each announced id
+    among those that the log lists, or at most ``base``: an id enters its new place before it leaves the old one.
     """
 
     def __init__(
@@ -56,27 +57,25 @@ class Announcements:
         self._acknowledged_time = runtime.monotonic()
         self._idle = True
 
-    def next(self, above: int) -> int:
-        """Make the id of a revision, to be announced. In a store that orders all writes, nothing is announced."""
+    def next(self, above: int, made: list[int]) -> int:
+        """Make the id of a revision, to be announced. In a store that orders all writes, nothing is announced.
+
+        Adds the id to ``made`` before the log lists it. If an interrupt ends the call or follows it, the caller abandons the id.
+        """
         if self._store.supports_transactions:
             return self._clock.next(above)
-        made = 0
-        try:
-            with self._state:
-                # The id and its place in the log are one step, so ids enter the log in increasing order.
-                while True:
-                    revision = self._clock.next(above)
-                    in_time = self._clock.is_in_time(revision)
-                    self._adopt()
-                    if in_time and self._enters(revision):
-                        made = revision
-                        self._open.add(revision)
-                        self._bound = revision
-                        return revision
-        except BaseException:
-            # An interrupt: no commit has received the id.
-            self.abandon(made)
-            raise
+        with self._state:
+            # The id and its place in the log are one step, so ids enter the log in increasing order.
+            while True:
+                revision = self._clock.next(above)
+                in_time = self._clock.is_in_time(revision)
+                self._adopt()
+                if in_time and self._enters(revision):
+                    made.append(revision)
+                    # In this order: no id of the log is above its bound.
+                    self._bound = revision
+                    self._open.add(revision)
+                    return revision
 
     def abandon(self, revision: int) -> None:
         """Record that no commit uses an id that was made. Other threads may have announced it; so it must be aborted."""
@@ -137,9 +136,12 @@ class Announcements:
     def decided(self, revision: int) -> None:
         """Record that a revision of this instance is committed or aborted."""
         with self._state:
-            if revision in self._open:
-                self._open.remove(revision)
-                self._recent.add(revision)
+            self._record_decided(revision)
+
+    def _record_decided(self, revision: int) -> None:
+        if revision in self._open:
+            self._recent.add(revision)
+            self._open.discard(revision)
 
     def due(self) -> bool:
         """Return whether a third of the lease has passed since the last write of the log, so that :meth:`renew` is due.
@@ -179,11 +181,14 @@ class Announcements:
         log = self._lease.log
         if log is None or self._nonce == self._lease.nonce:
             return
-        self._nonce, self._machine = self._lease.nonce, self._lease.machine
-        self._base, self._bound = log.found.base, log.found.bound
+        nonce, machine = self._lease.nonce, self._lease.machine
+        base, bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
-        self._open, self._recent = set(log.found.ids), DecidedIds()
-        self._acknowledged = log.found.bound
+        pending, recent = set(log.found.ids), DecidedIds()
+        # All or nothing: nothing is called in between.
+        self._machine, self._base, self._bound, self._acknowledged = machine, base, bound, bound
+        self._open, self._recent = pending, recent
+        self._nonce = nonce
 
     def _enters(self, revision: int) -> bool:
         """Return whether an id belongs to the present lease, and comes after all ids of the log."""
@@ -195,7 +200,8 @@ class Announcements:
 
     def _drop(self, count: int) -> None:
         """Drop the lowest decided ids."""
-        self._base = max(self._base, self._recent.drop(count))
+        self._base = max(self._base, self._recent.highest_of(count))
+        self._recent.drop(count)
 
     def _log(self) -> CheckAndWrite:
         """Return the write of the log. If the lease changes before it is sent, the store refuses it."""
@@ -204,8 +210,7 @@ class Announcements:
 
     def _cell(self) -> NewCell:
         for one in [one for one in self._open if one <= self._acknowledged and self._is_decided(one)]:
-            self._open.remove(one)
-            self._recent.add(one)
+            self._record_decided(one)
         self._drop(max(len(self._recent) - RECENT, 0))
         return writer_log.encoded_cell(self._base, self._recent.encoded_with(self._open), self._bound)
 

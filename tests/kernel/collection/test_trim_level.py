@@ -178,7 +178,7 @@ def test_polls_report_a_damaged_level(store: MarkingStore, world: World) -> None
 def test_a_pending_revision_whose_row_was_deleted_is_pending_no_more(store: MarkingStore, world: World) -> None:
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     commit(one, AddNode("/first", {}))
-    revision = one.announcements.next(one.journal.highest_seen)
+    revision = one.announcements.next(one.journal.highest_seen, [])
     one.announcements.announce(revision)
     other.poll()
     assert revision in other.journal.pending

@@ -113,14 +113,29 @@ def test_an_id_that_is_interrupted_while_it_is_made_is_aborted(place: Place, mon
     place.require_nothing_pending()
 
 
+def test_an_id_whose_return_is_interrupted_is_aborted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.10 calls the handlers of signals also after a function has returned, and before its result is stored."""
+    make = place.one.announcements.next
+
+    def interrupted(above: int, made: list[int]) -> int:
+        make(above, made)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.one.announcements, "next", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            place.commit([SetProperty("/a", "n", 3)])
+    place.require_nothing_pending()
+
+
 def test_a_revision_of_a_lost_lease_does_not_drop_the_next_lease(world: World) -> None:
     one: Instance = open_instance(MemoryStore(world.clock, parallel=True), world, mac=1)
     announcements, lease = one.announcements, one.lease
-    late = announcements.next(0)
+    late = announcements.next(0, [])
     machine = lease.machine
     assert isinstance(lease.lost(), HbasemkError)
     # Another thread claims a lease and makes an id.
-    revision = announcements.next(0)
+    revision = announcements.next(0, [])
     with pytest.raises(LeaseLostError, match=f"lost machine id {machine:#06x} "):
         announcements.announce(late)
     assert lease.held

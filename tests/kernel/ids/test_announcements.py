@@ -21,7 +21,7 @@ def test_a_log_names_the_holder_and_machine_of_its_ids_although_the_lease_change
     store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     announcements = open_instance(store, world, mac=1).announcements
-    revision = announcements.next(0)
+    revision = announcements.next(0, [])
     lease = announcements._nonce, announcements._machine
     make, write = announcements._log, announcements._store.check_and_write
     written: list[tuple[bytes | None, bytes]] = []
@@ -49,7 +49,7 @@ def test_a_commit_beside_the_close_of_its_instance_does_not_blame_another_proces
     store: MemoryStore, world: World
 ) -> None:
     instance = open_instance(store, world, mac=1)
-    revision = instance.announcements.next(0)
+    revision = instance.announcements.next(0, [])
     instance.close()
     with pytest.raises(ClosedError, match="nothing was committed"):
         instance.announcements.announce(revision)

@@ -134,7 +134,7 @@ def many_commits_during_a_poll() -> bool:
 def poll_shows_what_was_committed_before_it() -> bool:
     """Let a lower id be announced during a poll."""
     place = Place()
-    lower = place.low.announcements.next(0)
+    lower = place.low.announcements.next(0, [])
     place.world.advance(0.01)
     revision = add(place.high, "/c")
     place.before_scan(2, lambda: place.low.announcements.announce(lower))
@@ -148,8 +148,8 @@ def renewal_between_an_id_and_its_announcement() -> bool:
     made: list[int] = []
     make = place.low.announcements.next
 
-    def late(above: int) -> int:
-        made.append(make(above))
+    def late(above: int, listed: list[int]) -> int:
+        made.append(make(above, listed))
         place.low.announcements.renew(0)
         place.reader.poll()
         return made[-1]
@@ -182,7 +182,7 @@ def announcement_fails() -> bool:
 def watermark_stays_below_an_id_that_may_be_announced() -> bool:
     """Let a writer make an id, and announce it only after another one has moved the watermark."""
     place = Place()
-    made = place.low.announcements.next(place.low.journal.highest_seen)
+    made = place.low.announcements.next(place.low.journal.highest_seen, [])
     for number in range(3):
         place.world.advance(0.01)
         add(place.high, f"/later{number}")
@@ -193,7 +193,7 @@ def watermark_stays_below_an_id_that_may_be_announced() -> bool:
 def watermark_stays_below_an_announced_id_without_a_row() -> bool:
     """Let a writer announce an id and a higher bound, but create no row yet."""
     place = Place()
-    made = place.low.announcements.next(place.low.journal.highest_seen)
+    made = place.low.announcements.next(place.low.journal.highest_seen, [])
     place.low.announcements.announce(made)
     place.world.advance(0.01)
     add(place.high, "/later")
@@ -220,7 +220,7 @@ def claim_during_a_move_begins_above_the_watermark() -> bool:
     def before(call: Call) -> None:
         if (call.method, call.table) == ("check_and_write", schema.CLUSTER):
             faulty.before = None
-            made.append(claimer.announcements.next(0))
+            made.append(claimer.announcements.next(0, []))
 
     faulty.before = before
     moved = mover.recovery.advance()
@@ -230,7 +230,7 @@ def claim_during_a_move_begins_above_the_watermark() -> bool:
 def sleeper_cannot_announce() -> bool:
     """Let the lease of a writer end; another instance then moves the watermark past its log."""
     place = Place()
-    made = place.low.announcements.next(place.low.journal.highest_seen)
+    made = place.low.announcements.next(place.low.journal.highest_seen, [])
     place.world.advance(30)
     place.high.maintain()
     add(place.high, "/later")
@@ -245,7 +245,7 @@ def sleeper_cannot_announce() -> bool:
 def next_holder_keeps_pending_ids() -> bool:
     """Let a writer die after its announcement; the next holder of its machine id announces before a reader polls."""
     place = Place()
-    made = place.low.announcements.next(place.low.journal.highest_seen)
+    made = place.low.announcements.next(place.low.journal.highest_seen, [])
     place.low.announcements.announce(made)
     place.world.advance(30)
     later = open_instance(place.store, place.world, mac=1, seed=9)
@@ -257,7 +257,7 @@ def next_holder_keeps_pending_ids() -> bool:
 
 def test_the_watermark_stays_below_a_row_that_comes_after_the_scan() -> None:
     place = Place()
-    made = place.low.announcements.next(place.low.journal.highest_seen)
+    made = place.low.announcements.next(place.low.journal.highest_seen, [])
     place.low.announcements.announce(made)
     place.world.advance(0.01)
     mover = open_instance(place.faulty, place.world, mac=5)

@@ -111,9 +111,9 @@ def test_held_snapshots_read_the_same_after_compaction(site: Site) -> None:
         site.commits(15)
         late.poll()
         base = late.head()
-        revision = late.announcements.next(max(base.upper, late.journal.highest_seen))
+        revision = late.announcements.next(max(base.upper, late.journal.highest_seen), [])
         site.commits(5, seconds=0.05)
-        late.announcements.next = lambda above, revision=revision: revision  # type: ignore[method-assign, misc]
+        late.announcements.next = lambda *_, revision=revision: revision  # type: ignore[method-assign, misc]
         late.commit_on(base, OperationList([AddNode(f"/late{number}", {})]), "")
         del late.announcements.next
         for one in (reader, site.writers[0], late):
@@ -144,9 +144,9 @@ def test_the_entries_of_a_view_come_in_sequence_order_from_small_batches(site: S
     for number in range(12):
         late.poll()
         base = late.head()
-        revision = late.announcements.next(max(base.upper, late.journal.highest_seen))
+        revision = late.announcements.next(max(base.upper, late.journal.highest_seen), [])
         quick = site.commits(7, seconds=0.05)
-        late.announcements.next = lambda above, revision=revision: revision  # type: ignore[method-assign, misc]
+        late.announcements.next = lambda *_, revision=revision: revision  # type: ignore[method-assign, misc]
         late.commit_on(base, OperationList([AddNode(f"/late{number}", {})]), "")
         del late.announcements.next
         one.poll()

@@ -71,7 +71,7 @@ def test_revision_of_a_dead_writer_is_recovered(opened: Instances) -> None:
     repo.run(lambda tx: tx.add("/a"))
     dead = opened()
     kernel = instance_of(dead)
-    revision = kernel.announcements.next(kernel.head().upper)
+    revision = kernel.announcements.next(kernel.head().upper, [])
     draft = Draft(kernel.head(), OperationList(()), "never ended", revision=revision, nonce=b"a" * 16)
     kernel._committer.attempts._preparation.create(draft)
     deadline = time.monotonic() + 60

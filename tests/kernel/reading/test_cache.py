@@ -263,7 +263,7 @@ def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> N
     head, node = one.head(), [RowChange("/a", CHANGED, ["n"])]
     for built_on, cached in ((View.of(head.revision, Extent(head.revision), head.upper), False), (head, True)):
         fresh = open_instance(MemoryStore(world.clock), world)
-        revision = fresh.announcements.next(fresh.head().upper)
+        revision = fresh.announcements.next(fresh.head().upper, [])
         fresh.journal.append_local(revision, node, {"/a": NodeState("/a", 1, revision, {}, {})}, built_on, 0, 0)
         assert (fresh.cache.get("/a", fresh.head()) is not None) == cached
 
