@@ -62,6 +62,8 @@ class KnownRevisions:
         self.checkpoints_notice = b""
         """A value that differs after a poll if a checkpoint was made or has ended before the poll began."""
         self._head = self._view_at(-1)
+        self._shown = self._head.position
+        """The position of the last head of which the watchers know."""
 
     # --- what is visible ---------------------------------------------------------------------------------
 
@@ -164,18 +166,19 @@ class KnownRevisions:
         self._head = head
         for watcher in self.watchers:
             watcher()
+        self._shown = head.position
 
     def _repair_append(self) -> None:
         """Complete or undo an interrupted append, and move the head. Call it before any other append, with the lock held."""
         position = self.announced
-        if position == self._head.position:
+        if position == self._shown:
             return
         self._sequence.repair()
         if len(self._sequence) <= position:
             for forget in self.forgetters:
                 forget(position)
             self.announced = position - 1
-        if self._head.position != self.announced:
+        if self._shown != self.announced:
             self._move_head()
 
     def _shorten(self, watermark: Watermark, limit: int) -> None:

@@ -192,8 +192,9 @@ class LogPoller:
         """Move the cursors after what a read found has joined."""
         self._read_before = {one: news.read[one] for one in news.deferred if one in news.read}
         self.held_back = news.held_back
-        self._cursors.update(news.bounds)
+        # Before the cursors, which pass these ids: an interrupt between the two loses none.
         self._waiting = frozenset(one for one in {*pending, *news.deferred} if one > floor)
+        self._cursors.update(news.bounds)
 
     @property
     def lowest_waiting(self) -> float:

@@ -103,18 +103,23 @@ class PolledRevisions(KnownRevisions):
                 self.highest_seen = max(self.highest_seen, news.highest)
                 known = self._sequence.positions
                 self._pending = frozenset(one for one in news.pending if one > decided and one not in known)
+                # Before the cursor, which passes the rows that tell of it: an interrupt between the two loses nothing.
+                self._learn(news, began)
                 self.poller.finish(news, self._pending, self._sequence.floor)
-            # Everything up to a horizon was decided before its publication.
-            self._verified = max(self._verified, news.horizon)
             self._verify_published(news.watermark)
-            self.fence.learn(news.horizon, began)
             if isinstance(self.poller, LogPoller):
                 self.fence.learn_trim_level(news.trimmed.revision)
-            self.checkpoints_notice = news.notice or self.checkpoints_notice
             self._poll_begun = begun
             self._polled_at = began
             self._change_counter = counter
             return news.committed
+
+    def _learn(self, news: News, began: float) -> None:
+        """Learn the horizon and the notice of checkpoints, after the committed revisions have joined."""
+        # Everything up to a horizon was decided before its publication.
+        self._verified = max(self._verified, news.horizon)
+        self.fence.learn(news.horizon, began)
+        self.checkpoints_notice = news.notice or self.checkpoints_notice
 
     def _read_news(self, began: float) -> News:
         """Return what is new. Begin again, as an instance that opens now, if some of it has been deleted.
@@ -137,10 +142,11 @@ class PolledRevisions(KnownRevisions):
         with self._lock:
             self._begin_again(watermark, news.committed, self._verified + 1)
             self._verified = max(self._verified, watermark.revision)
-            self.poller, self._contents, self._local = poller, {}, {}
-            # Its cursor may be after the rows by which polls learn the horizon, and that a checkpoint has changed.
+            # The cursor of the poller may be after the rows by which polls learn the horizon, and that a checkpoint has changed.
             news.horizon = max(news.horizon, watermark.horizon)
             news.notice = news.notice or len(self._sequence).to_bytes(8, "big")
+            self._learn(news, began)
+            self.poller, self._contents, self._local = poller, {}, {}
         return news
 
     def _read_with(
@@ -231,7 +237,7 @@ class PolledRevisions(KnownRevisions):
                 else:
                     self._append(Arrival(revision, len(self._sequence), contents[revision]))
             self._local.pop(revision, None)
-        if self._head.position != self.announced:
+        if self._shown != self.announced:
             self._move_head()
 
     # --- own commits -------------------------------------------------------------------------------------
