@@ -193,10 +193,10 @@ class SystemRuntime:
             return self._in_turn(first, second)
         try:
             result = second()
-        except BaseException:
+        except BaseException as raised:
             error = future.error()
-            if error is not None:
-                # An error of the store matters more than an error of the change.
+            if error is not None and isinstance(raised, Exception):
+                # An error of the store matters more than an error of the change, and an interrupt more than both.
                 raise error from None
             raise
         return future.result(), result

@@ -235,13 +235,44 @@ def test_an_attempt_does_not_wait_for_itself() -> None:
     repo.close()
 
 
+def count(repo: Repository) -> None:
+    repo.run(lambda tx: tx.increment("/a", "n"))
+
+
+def waits_of_the_end(repo: Repository, store: FaultyStore) -> tuple[list[float], list[float]]:
+    """Return how long the end of attempts waits while another thread commits, and after that."""
+    instance, sleep = instance_of(repo), SystemRuntime.sleep
+    waits: list[float] = []
+    inside, let_go = threading.Event(), threading.Event()
+
+    def wait(runtime: SystemRuntime, seconds: float) -> None:
+        waits.append(seconds)
+        let_go.set()
+        sleep(runtime, seconds)
+
+    def pause(call: Call) -> None:
+        if threading.current_thread() is thread and (call.method, call.table) == ("write", "nodes"):
+            inside.set()
+            assert let_go.wait(60)
+
+    instance.runtime.sleep = MethodType(wait, instance.runtime)
+    store.before = pause
+    thread = threading.Thread(target=count, args=[repo])
+    thread.start()
+    assert inside.wait(60)
+    instance.end_attempts(60)
+    beside = waits[:]
+    let_go.set()
+    thread.join(60)
+    store.before = None
+    del waits[:]
+    instance.end_attempts(60)
+    return beside, waits
+
+
 def test_an_interrupted_attempt_has_ended() -> None:
     """Otherwise the end would wait for it, or no longer for the attempts of other threads."""
     store = FaultyStore(MemoryStore())
-
-    def count(repo: Repository) -> None:
-        repo.run(lambda tx: tx.increment("/a", "n"))
-
     with Repository(store, poll_interval=0, owns_store=False) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
         points = points_of(partial(count, repo))
@@ -249,35 +280,10 @@ def test_an_interrupted_attempt_has_ended() -> None:
     assert len(points) > 4
     for point in points:
         with Repository(store, poll_interval=0, owns_store=False) as repo:
-            instance, sleep = instance_of(repo), SystemRuntime.sleep
             interrupted_at(point, partial(count, repo))
-            waits: list[float] = []
-            inside, let_go = threading.Event(), threading.Event()
-
-            def wait(runtime: SystemRuntime, seconds: float) -> None:
-                waits.append(seconds)
-                let_go.set()
-                sleep(runtime, seconds)
-
-            def pause(call: Call) -> None:
-                if threading.current_thread() is thread and (call.method, call.table) == ("write", "nodes"):
-                    inside.set()
-                    assert let_go.wait(60)
-
-            instance.runtime.sleep = MethodType(wait, instance.runtime)
-            store.before = pause
-            thread = threading.Thread(target=count, args=[repo])
-            thread.start()
-            assert inside.wait(60)
-            instance.end_attempts(60)
-            waited = len(waits)
-            let_go.set()
-            thread.join(60)
-            store.before = None
-            assert waited, f"it does not wait for another thread after the interrupt at {place(point)}"
-            del waits[:]
-            instance.end_attempts(60)
-            assert waits == [], f"it waits for the attempt that was interrupted at {place(point)}"
+            beside, afterwards = waits_of_the_end(repo, store)
+            assert beside, f"it does not wait for another thread after the interrupt at {place(point)}"
+            assert afterwards == [], f"it waits for the attempt that was interrupted at {place(point)}"
 
 
 def test_closing_does_not_wait_for_ever_for_an_attempt_that_hangs() -> None:

@@ -202,7 +202,7 @@ def test_the_first_error_of_two_failing_calls_is_raised_after_both_end(closed: b
         runtime.close()
     made: list[str] = []
 
-    def fail(error: Exception) -> None:
+    def fail(error: BaseException) -> None:
         made.append(type(error).__name__)
         raise error
 
@@ -213,6 +213,8 @@ def test_the_first_error_of_two_failing_calls_is_raised_after_both_end(closed: b
         (lambda: fail(KeyError()), lambda: fail(OSError()), KeyError),
         (lambda: fail(KeyError()), succeed, KeyError),
         (succeed, lambda: fail(OSError()), OSError),
+        # Nobody repeats a call that Ctrl-C has ended.
+        (lambda: fail(KeyError()), lambda: fail(KeyboardInterrupt()), KeyboardInterrupt),
     ):
         made.clear()
         with pytest.raises(wanted):

@@ -40,7 +40,7 @@ _interrupts: list[Deferred] = []
 def register(forkable: Forkable) -> None:
     """Call the object's hooks at every fork for as long as the object exists."""
     global _hooked
-    with _lock:
+    with Deferred(), _lock:
         _registered.add(forkable)
         if not _hooked and hasattr(os, "register_at_fork"):
             os.register_at_fork(

@@ -47,11 +47,16 @@ class NamedStores:
         """Return one more handle on the named store, creating the store for the first; the caller closes it."""
         # Before the lock: a new store waits for the end of a fork, and a fork waits for the lock.
         new, handle = MemoryStore(transactions=True), NamedStore(name, self)
-        with self._lock:
-            cells, handles = self._open.get(name) or (new, [])
-            handle.share(cells)
-            self._open[name] = cells, [*handles, handle]
-            return handle
+        try:
+            with self._lock:
+                cells, handles = self._open.get(name) or (new, [])
+                handle.share(cells)
+                self._open[name] = cells, [*handles, handle]
+                return handle
+        except BaseException:
+            # No caller receives it, and a store lives as long as one of its handles.
+            handle.close()
+            raise
 
     def closed(self, handle: NamedStore, name: str) -> None:
         """Forget a closed handle, and the store with the last one. Idempotent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store import atfork
 from hbasemk.store.abc import ALL_VERSIONS, Table
+from hbasemk.store.atfork import ForkSafeLock
 from hbasemk.store.named_memory import NamedStore, NamedStores
-from tests.support.interrupting import interrupted_at, place, points_of
+from tests.support.interrupting import in_files, interrupted_at, place, points_of
 
 TABLE = Table("t", (b"d",), ALL_VERSIONS)
 
@@ -44,6 +46,34 @@ def test_an_interruption_of_a_close_changes_nothing_for_other_handles(closed_bef
             other.close()
         with pytest.raises(StoreUnusableError):
             stores.open("name").verify([TABLE])
+
+
+def test_an_interrupted_open_keeps_no_store() -> None:
+    found = [point for point in points_of(lambda: NamedStores().open("name").close()) if point[0].co_name == "open"]
+    assert len(found) > 2
+    for point in found:
+        stores = NamedStores()
+        if not interrupted_at(point, lambda stores=stores: stores.open("name")):  # type: ignore[misc]
+            continue
+        assert stores._open == {}, place(point)
+
+
+def test_the_hooks_of_a_fork_are_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a fork would wait for itself."""
+    registered: list[object] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **hooks: registered.append(hooks))
+    lock = ForkSafeLock()
+
+    def first() -> None:
+        monkeypatch.setattr(atfork, "_hooked", False)
+        atfork.register(lock)
+
+    points = [point for point in points_of(first) if in_files("store/atfork.py")(point)]
+    for point in points:
+        del registered[:]
+        interrupted_at(point, first)
+        atfork.register(lock)
+        assert len(registered) == 1, place(point)
 
 
 def test_a_thread_that_opens_a_store_during_a_fork_holds_no_lock_that_the_fork_waits_for() -> None:

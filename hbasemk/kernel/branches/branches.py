@@ -79,16 +79,16 @@ class Branches(BranchCommits):
                     text = revisions.to_text(root)
                     raise BranchError(f"branch {text} already exists", revision=text)
                 is_protected = fence.protect(self._store, self._runtime, extent.floor)
+            if is_protected:
+                self._revisions.add(state, began)
+                return root
         except BaseException:
             # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
             self.give_up(root)
             raise
-        if not is_protected:
-            self.give_up(root)
-            self._journal.fence.refresh()
-            raise self._journal.collected(base)
-        self._revisions.add(state, began)
-        return root
+        self.give_up(root)
+        self._journal.fence.refresh()
+        raise self._journal.collected(base)
 
     def _first(self, base: View) -> tuple[BranchState, Extent]:
         """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view."""

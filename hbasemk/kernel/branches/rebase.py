@@ -80,8 +80,8 @@ def _in_steps(
     message: str,
 ) -> int:
     root = branches.begin(base, message, RebaseOf(state.root, revision))
-    source = _ClaimedEffect(branches, state, revision, root, row, effect)
     try:
+        source = _ClaimedEffect(branches, state, revision, root, row, effect)
         rebased = branches.commit(root, source, message)
     except BaseException:
         branches.give_up(root)

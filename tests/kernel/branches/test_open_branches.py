@@ -8,11 +8,16 @@ import pytest
 
 from hbasemk import FormatError, OpenBranch, Repository, StoreNotAppliedError
 from hbasemk.format import revisions, schema
+from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.store.abc import Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.collecting import commit
 from tests.support.hbase import HBase
+from tests.support.interrupting import in_files, interrupted_at, place, points_of
 from tests.support.repositories import Instances, instances
+from tests.support.runtime import World, open_instance
 
 
 def names(listed: list[OpenBranch]) -> list[str]:
@@ -170,3 +175,15 @@ def test_a_block_without_effect_succeeds_although_its_branch_cannot_be_ended(ope
     store.before = None
     assert names(repo.branches()) == ["no change"]
     branch.abandon()
+
+
+@pytest.mark.parametrize("transactions", [False, True], ids=["scanned", "ordered"])
+def test_an_interrupted_begin_leaves_no_branch_open(world: World, transactions: bool) -> None:
+    one = open_instance(MemoryStore(world.clock, transactions=transactions), world, mac=1)
+    commit(one, AddNode("/a", {}))
+    found = points_of(lambda: one.abandon_branch(one.begin_branch(one.head())))
+    points = [point for point in found if in_files("branches/branches.py", "cached_revisions.py")(point)]
+    assert len(points) > 5
+    for point in points:
+        if point[0].co_name in ("begin", "add") and interrupted_at(point, lambda: one.begin_branch(one.head())):
+            assert one.open_branches() == [], f"interrupted at {place(point)}"
