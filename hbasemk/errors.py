@@ -162,7 +162,8 @@ class BranchError(RevisionError):
     """The revision does not suit the call: trunk instead of a branch or the reverse, not the newest, or an ended branch.
 
     If ``revision`` is not the newest of its branch, ``continues_at`` is a newer one in text form, for
-    :meth:`Repository.resume_branch`: the newest one, or the first after a rebase. It is None if the branch has ended.
+    :meth:`Repository.resume_branch`: the newest one, or the first after a rebase. If a rebase has not ended, it is the
+    revision to rebase again. It is None if the branch has ended.
     """
 
     revision: str
@@ -184,7 +185,9 @@ class ConflictError(HbasemkError):
     ``path`` and ``column`` name the first conflict. ``column`` is a text such as ``property 'title'`` or ``child 'news'``, or
     ``existence`` if the other revision added or removed the node, or ``content`` if it changed a node that this commit removes
     or adds again. ``revision`` is this commit's id, None for a commit that changes nothing, such as a
-    serializable transaction that only read; ``other`` is the id of the revision that won. Both are in text form.
+    serializable transaction that only read; ``other`` is the id of the revision that won. Both are in text form. If the other
+    commit has aborted this one, ``other`` is ``revision``, ``path`` is the first path that this commit changes, and ``column`` is
+    ``content``: the error does not know where the conflict is.
     """
 
     path: str
@@ -257,7 +260,7 @@ class SchemaVersionError(HbasemkError):
 
 
 class ClosedError(HbasemkError):
-    """The repository or store has been closed."""
+    """The repository, store or transaction has ended, or the transaction cannot be committed here."""
 
 
 # --- the MicroKernel interface ---------------------------------------------------------------------------

@@ -394,9 +394,10 @@ class Repository:
 
         When it returns, no process commits any more that was opened with a ``schema_version`` other than ``new``; but on HBase,
         a commit to a branch that had begun before may still arrive. For that it waits until each other process has renewed its
-        lease twice, or its lease has expired: some seconds, and with the default settings at most 15 s. It waits also if the
-        number is ``new`` already, because an earlier call may have ended before its wait did. Raises SchemaVersionError if the
-        number is not ``expected``, and InvalidValueError for a number out of range; then nothing was written.
+        lease twice, or its lease has expired: some seconds, and with the default settings up to 19 s if one of them is killed
+        meanwhile. On HBase it waits longer if a lease is renewed late. It waits also if the number is ``new`` already, because
+        an earlier call may have ended before its wait did. Raises SchemaVersionError if the number is not ``expected``, and
+        InvalidValueError for a number out of range; then nothing was written.
         """
         arguments.schema_number(new, "new")
         arguments.schema_number(expected, "expected")

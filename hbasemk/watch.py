@@ -75,7 +75,7 @@ class Watch(Iterator[LogEntry]):
 
         It is valid in every process, as long as the revisions after it are recorded (:attr:`Repository.retention`). It has
         about 20 characters after some seconds without commits, and up to 11 more for each revision of the last seconds. It also
-        passes revisions that touch nothing below the path.
+        covers revisions that change nothing below the path, so that a later watch does not read them again.
         """
         return resume_token.to_text(self._feed.extent, self._settings)
 

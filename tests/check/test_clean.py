@@ -162,7 +162,7 @@ def test_a_node_that_its_own_commit_changes_is_not_a_problem(then: list[Operatio
 def test_a_row_of_a_revision_that_was_not_announced_is_not_a_problem(tables: Tables, aborted: bool) -> None:
     # Found by a random schedule: the log was closed, so the writer aborted its revision, and died before it marked the row.
     tables.commit(AddNode("/a", {}))
-    revision = tables.other().announcements.next(0)
+    revision = tables.other().announcements.next(0, [])
     tables.row(revision, [RowChange("/a", "changed", ["p"])], aborted=aborted)
     tables.wait(60)
     assert tables.problems() == []
