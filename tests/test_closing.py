@@ -279,9 +279,19 @@ def test_an_interrupted_attempt_has_ended() -> None:
     points = [point for point in points if in_files("commit/attempt.py")(point) and point[0].co_name == "run"]
     assert len(points) > 4
     for point in points:
+        found: list[tuple[list[float], list[float]]] = []
         with Repository(store, poll_interval=0, owns_store=False) as repo:
-            interrupted_at(point, partial(count, repo))
-            beside, afterwards = waits_of_the_end(repo, store)
+
+            def end_after_the_interrupt(repo: Repository, found: list[tuple[list[float], list[float]]]) -> None:
+                try:
+                    count(repo)
+                except KeyboardInterrupt:
+                    # While the error, and so the frame of the attempt, still exists.
+                    found.append(waits_of_the_end(repo, store))
+                    raise
+
+            assert interrupted_at(point, partial(end_after_the_interrupt, repo, found))
+            ((beside, afterwards),) = found
             assert beside, f"it does not wait for another thread after the interrupt at {place(point)}"
             assert afterwards == [], f"it waits for the attempt that was interrupted at {place(point)}"
 

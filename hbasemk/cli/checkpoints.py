@@ -47,8 +47,8 @@ def list_checkpoints(session: Session) -> None:
     """List the checkpoints.
 
     Prints a line for each: its name, its time of expiry by the store's clock, and its message. "(expired)" follows a time that
-    has passed. Such a checkpoint holds the collection back until the hourly maintenance removes it, an hour later. JSON output
-    has the fields name, revision, until, expired and message.
+    has passed. Such a checkpoint holds the collection back until an hourly maintenance removes it, an hour later or more. JSON
+    output has the fields name, revision, until, expired and message.
     """
     with session.open() as repository:
         _show(session, all_fields(session, repository))

@@ -103,7 +103,7 @@ def collect(session: Session, dry_run: bool, blobs: bool, full: bool, rows_per_s
     branches. The command first waits 10 seconds, on HBase 60, until all processes know the oldest readable revision. With
     --full it also deletes what `hbasemk check` reports as a leftover. You may interrupt the command, and several may run at the
     same time. The line "waits for" shows the branch or checkpoint that keeps older revisions readable; an expired checkpoint does
-    so for up to an hour.
+    so until an hourly maintenance removes it, an hour later or more.
     """
     from hbasemk.errors import InvalidValueError
     from hbasemk.format import revisions

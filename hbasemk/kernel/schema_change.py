@@ -38,8 +38,8 @@ def current(instance: Instance) -> int:
 def change(instance: Instance, new: int, expected: int) -> None:
     """Replace the number by compare-and-set, and wait until all processes know it.
 
-    A process that is killed after one renewal is waited for until its lease is over: at most four thirds of the lease, and the
-    skew. On HBase the wait begins again for each lease that was renewed late.
+    If a process is killed after one renewal, this waits until its lease is over: at most four thirds of the lease, and the skew.
+    On HBase the wait begins again for each lease that was renewed late.
 
     It waits also if the number is ``new`` already: an earlier call may have ended before its wait did.
     Raises SchemaVersionError if the number is not ``expected``; then nothing was written.

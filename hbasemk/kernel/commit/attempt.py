@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Final, NamedTuple
-from weakref import ref
 
 from hbasemk.errors import (
     ClockSkewError,
@@ -43,14 +42,8 @@ TRIES_OF_SLOTS: Final = 16
 """How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
 
-class _Running:
-    """Exists while an attempt runs. Only weak references lead to it: after an interrupt it ends with the attempt's call."""
-
-    __slots__ = ("__weakref__",)
-
-
-_own: ContextVar[tuple[ref[_Running], ...]] = ContextVar("hbasemk_own_attempts", default=())
-"""The attempts that the caller is inside of, of any instance."""
+_own: ContextVar[tuple[object, ...]] = ContextVar("hbasemk_own_attempts", default=())
+"""The attempts that the caller is inside of, of any instance; and ended ones, if an interrupt prevented the reset."""
 
 
 class LostAttempt(NamedTuple):
@@ -70,7 +63,7 @@ class Attempts(Committing):
         self._read_back = ReadBack(context)
         self._one_transaction = OneTransaction(context, self._read_back)
         self._writing = Writing(context)
-        self._running: set[ref[_Running]] = set()
+        self._running: set[object] = set()
         self._has_ended = False
         self.statistics = CommitStatistics()
 
@@ -92,18 +85,18 @@ class Attempts(Committing):
 
         Returns the new revision, or the view's if nothing changes. Raises ClosedError after :meth:`end`.
         """
-        marker = _Running()
-        this = ref(marker, self._running.discard)
-        # Before the look at the flag, so that the end waits for every attempt that goes on. To add is atomic.
-        self._running.add(this)
+        this = object()
         token = _own.set((*_own.get(), this))
         try:
+            # Before the look at the flag, so that the end waits for every attempt that goes on. To add is atomic.
+            self._running.add(this)
             if self._has_ended:
                 raise ClosedError("the repository has been closed; nothing was committed")
             return self._run(draft)
         finally:
-            _own.reset(token)
+            # First: no interrupt comes before it.
             self._running.discard(this)
+            _own.reset(token)
 
     def _run(self, draft: Draft) -> int | LostAttempt:
         self._outcomes.resolve_pending()

@@ -8,6 +8,7 @@ reader that has read it up to one id finds every later one. See ``docs/protocol.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from hbasemk.errors import ClockSkewError, RevisionOverflowError
@@ -26,8 +27,8 @@ RECENT: Final = 48
 class Announcements:
     """Makes the ids of one instance's trunk revisions, and announces them. Thread-safe.
 
-    ``is_decided`` says whether this instance knows that a revision is decided. An interrupt at any point leaves each announced id
-    among those that the log lists, or at most ``base``: an id enters its new place before it leaves the old one.
+    ``is_decided`` says whether this instance knows that a revision is decided. After an interrupt at any point, the log
+    still lists each announced id, or ``base`` is at least that id: an id enters its new place before it leaves the old one.
     """
 
     def __init__(
@@ -82,12 +83,13 @@ class Announcements:
         if revision in self._open:
             self._abandoned.append(revision)
 
-    def take_abandoned(self) -> list[int]:
-        """Return the abandoned ids, each once."""
-        taken = []
-        while self._abandoned:
-            taken.append(self._abandoned.pop())
-        return taken
+    def defer_abandoned(self, defer: Callable[[int], None]) -> None:
+        """Call ``defer`` with each abandoned id, and then forget it."""
+        for revision in list(self._abandoned):
+            defer(revision)
+            with suppress(ValueError):
+                # Another thread may have deferred it, too.
+                self._abandoned.remove(revision)
 
     def is_open(self, revision: int) -> bool:
         """Return whether a revision is listed in the log, or will be, as one that may not be decided."""

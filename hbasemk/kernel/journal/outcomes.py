@@ -228,8 +228,7 @@ class Outcomes:
 
     def resolve_pending(self) -> None:
         """Abort each deferred revision, unless it turns out to be committed (polls then find it); and abandoned ids."""
-        for revision in self._announcements.take_abandoned():
-            self.defer(revision, ())
+        self._announcements.defer_abandoned(lambda revision: self.defer(revision, ()))
         for revision in list(self._deferred):
             with self._lock:
                 touched = self._deferred.get(revision)
