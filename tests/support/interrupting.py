@@ -82,6 +82,8 @@ class _Points:
                 found.append(instruction.offset)
             kind = instruction.opname
             checks = kind == "RESUME" or kind.startswith(("CALL", "JUMP_BACKWARD", "JUMP_ABSOLUTE"))
+            # Not a call: from Python 3.12 on, the end of a generator that is closed has one.
+            checks = checks and not kind.startswith("CALL_INTRINSIC")
             before = instruction.offset if checks else None
         return found
 
