@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import MethodType
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
-from hbasemk.system import SystemRuntime
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.interrupting import in_files, interrupted_at, place, points_of
 
@@ -152,6 +151,51 @@ def test_a_closed_repository_claims_no_lease_and_commits_nothing() -> None:
         assert fresh.head.children("/") == []
 
 
+def count(repo: Repository) -> None:
+    repo.run(lambda tx: tx.increment("/a", "n"))
+
+
+class PausedCommit:
+    """A commit in another thread, which pauses before it writes its cells, until its instance waits."""
+
+    def __init__(self, repo: Repository, store: FaultyStore, committed: Callable[[], None] = lambda: None) -> None:
+        self.waits: list[float] = []
+        self._committed = committed
+        self._repo = repo
+        self._store = store
+        self._inside, self.go_on = threading.Event(), threading.Event()
+        runtime = instance_of(repo).runtime
+        self._sleep = runtime.sleep
+        runtime.sleep = self._let_it_go_on  # type: ignore[method-assign]
+        self._thread = threading.Thread(target=self._work)
+        store.before = self._pause
+        self._thread.start()
+        assert self._inside.wait(60)
+
+    def _work(self) -> None:
+        count(self._repo)
+        self._committed()
+
+    def _pause(self, call: Call) -> None:
+        if threading.current_thread() is self._thread and (call.method, call.table) in (
+            ("write", "nodes"),
+            ("write_if", "nodes"),
+        ):
+            self._inside.set()
+            assert self.go_on.wait(60)
+
+    def _let_it_go_on(self, seconds: float) -> None:
+        # The end waits now.
+        self.waits.append(seconds)
+        self.go_on.set()
+        self._sleep(seconds)
+
+    def join(self) -> None:
+        """Wait until the commit has ended."""
+        self._thread.join(60)
+        self._store.before = None
+
+
 @pytest.mark.parametrize("transactions", [False, True])
 def test_the_attempt_of_another_thread_ends_before_the_lease(transactions: bool) -> None:
     """Otherwise it would leave a pending revision, for which other processes wait until the lease is over."""
@@ -159,44 +203,19 @@ def test_the_attempt_of_another_thread_ends_before_the_lease(transactions: bool)
     repo = Repository(store, poll_interval=0, owns_store=False)
     repo.run(lambda tx: tx.add("/a", {"n": 0}))
     instance = instance_of(repo)
-    inside, let_go = threading.Event(), threading.Event()
     order: list[str] = []
-
-    def pause(call: Call) -> None:
-        if threading.current_thread() is thread and (call.method, call.table) in (
-            ("write", "nodes"),
-            ("write_if", "nodes"),
-        ):
-            inside.set()
-            assert let_go.wait(60)
-
-    def work() -> None:
-        repo.run(lambda tx: tx.increment("/a", "n"))
-        order.append("committed")
-
     release = instance.lease.release
 
     def record_release(*arguments: Any) -> None:
         order.append("released")
         release(*arguments)
 
-    sleep = instance.runtime.sleep
-
-    def let_it_go_on(seconds: float) -> None:
-        # The end waits now.
-        let_go.set()
-        sleep(seconds)
-
     instance.lease.release = record_release  # type: ignore[method-assign]
-    instance.runtime.sleep = let_it_go_on  # type: ignore[method-assign]
-    thread = threading.Thread(target=work)
-    store.before = pause
-    thread.start()
-    assert inside.wait(60)
+    other_thread = PausedCommit(repo, store, lambda: order.append("committed"))
     # Without a limit that a slow machine could reach.
     instance.end_attempts(60)
     repo.close()
-    thread.join(60)
+    other_thread.join()
     assert order == ["committed", "released"]
     with Repository(store, poll_interval=0) as other:
         assert other.head["/a"]["n"] == 1
@@ -235,39 +254,21 @@ def test_an_attempt_does_not_wait_for_itself() -> None:
     repo.close()
 
 
-def count(repo: Repository) -> None:
-    repo.run(lambda tx: tx.increment("/a", "n"))
-
-
-def waits_of_the_end(repo: Repository, store: FaultyStore) -> tuple[list[float], list[float]]:
-    """Return how long the end of attempts waits while another thread commits, and after that."""
-    instance, sleep = instance_of(repo), SystemRuntime.sleep
-    waits: list[float] = []
-    inside, let_go = threading.Event(), threading.Event()
-
-    def wait(runtime: SystemRuntime, seconds: float) -> None:
-        waits.append(seconds)
-        let_go.set()
-        sleep(runtime, seconds)
-
-    def pause(call: Call) -> None:
-        if threading.current_thread() is thread and (call.method, call.table) == ("write", "nodes"):
-            inside.set()
-            assert let_go.wait(60)
-
-    instance.runtime.sleep = MethodType(wait, instance.runtime)
-    store.before = pause
-    thread = threading.Thread(target=count, args=[repo])
-    thread.start()
-    assert inside.wait(60)
-    instance.end_attempts(60)
-    beside = waits[:]
-    let_go.set()
-    thread.join(60)
-    store.before = None
-    del waits[:]
-    instance.end_attempts(60)
-    return beside, waits
+def end_after_an_interrupt(repo: Repository, store: FaultyStore, found: list[tuple[int, int]]) -> None:
+    """End the attempts after the caller has interrupted one; record how often that waits beside another thread, and after it."""
+    try:
+        count(repo)
+    except KeyboardInterrupt:
+        # The error, and so the frame of the attempt, still exists here.
+        other_thread = PausedCommit(repo, store)
+        instance_of(repo).end_attempts(60)
+        beside = len(other_thread.waits)
+        other_thread.go_on.set()
+        other_thread.join()
+        del other_thread.waits[:]
+        instance_of(repo).end_attempts(60)
+        found.append((beside, len(other_thread.waits)))
+        raise
 
 
 def test_an_interrupted_attempt_has_ended() -> None:
@@ -275,25 +276,16 @@ def test_an_interrupted_attempt_has_ended() -> None:
     store = FaultyStore(MemoryStore())
     with Repository(store, poll_interval=0, owns_store=False) as repo:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
-        points = points_of(partial(count, repo))
-    points = [point for point in points if in_files("commit/attempt.py")(point) and point[0].co_name == "run"]
+        points = points_of(partial(count, repo), in_files("commit/attempt.py"))
+    points = [point for point in points if point[0].co_name == "run"]
     assert len(points) > 4
     for point in points:
-        found: list[tuple[list[float], list[float]]] = []
+        found: list[tuple[int, int]] = []
         with Repository(store, poll_interval=0, owns_store=False) as repo:
-
-            def end_after_the_interrupt(repo: Repository, found: list[tuple[list[float], list[float]]]) -> None:
-                try:
-                    count(repo)
-                except KeyboardInterrupt:
-                    # While the error, and so the frame of the attempt, still exists.
-                    found.append(waits_of_the_end(repo, store))
-                    raise
-
-            assert interrupted_at(point, partial(end_after_the_interrupt, repo, found))
-            ((beside, afterwards),) = found
-            assert beside, f"it does not wait for another thread after the interrupt at {place(point)}"
-            assert afterwards == [], f"it waits for the attempt that was interrupted at {place(point)}"
+            assert interrupted_at(point, partial(end_after_an_interrupt, repo, store, found))
+        ((beside, afterwards),) = found
+        assert beside, f"it does not wait for another thread after the interrupt at {place(point)}"
+        assert not afterwards, f"it waits for the attempt that was interrupted at {place(point)}"
 
 
 def test_closing_does_not_wait_for_ever_for_an_attempt_that_hangs() -> None:

@@ -37,8 +37,9 @@ _RETRY_TIMEOUT = click.option(
 def _retry_seconds(given: float | None, url: str) -> float:
     """Return how long a command retries: as its option says, else as the URL does."""
     from hbasemk.opening import retry_timeout_of
+    from hbasemk.transfer.retry import RETRY_SECONDS
 
-    return retry_timeout_of(url, 120.0) if given is None else given
+    return retry_timeout_of(url, RETRY_SECONDS) if given is None else given
 
 
 def _form_option(about: str) -> Callable[[Decorated], Decorated]:
@@ -128,7 +129,6 @@ def import_(
     difference, or if the command could not read an entry.
     """
     session: Session = context.obj
-    seconds = _retry_seconds(retry_timeout, session.url)
     if message is not None:
         check_message(message)
     if form == "json":
@@ -139,6 +139,7 @@ def import_(
                 )
         if Path(source).is_dir():
             raise click.UsageError(f"{source} is a directory; --format json expects a file")
+        seconds = _retry_seconds(retry_timeout, session.url)
         return _import_json(
             session, source, "/" if target is None else target, batch, blobs_from, seconds, verify, message
         )
@@ -148,6 +149,7 @@ def import_(
         raise click.UsageError(
             f"{source} is not a directory; expected one (for a file that `export -f json` wrote, add --format json)"
         )
+    seconds = _retry_seconds(retry_timeout, session.url)
     return _import_files(
         session, Path(source), target, workers, batch, exclude, contents, inline_limit, seconds, verify, message
     )

@@ -18,6 +18,8 @@ from hbasemk.transaction import Transaction
 
 T = TypeVar("T")
 
+RETRY_SECONDS: Final = 120.0
+"""How long imports, exports and verifications retry if nobody says otherwise."""
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
 AWAY: Final = (StoreNotAppliedError, StoreUnknownError, CommitUnknownError, LeaseLostError)

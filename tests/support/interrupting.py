@@ -121,8 +121,12 @@ def _allow_instructions() -> None:
     sys._getframe().f_trace_opcodes = True
 
 
-def points_of(call: Callable[[], object]) -> list[Point]:
-    """Make a call; return the points that it passes, each once."""
+def _anywhere(_: Point) -> bool:
+    return True
+
+
+def points_of(call: Callable[[], object], where: Callable[[Point], bool] = _anywhere) -> list[Point]:
+    """Make a call; return the points that it passes, each once, as far as ``where`` selects them."""
     met: dict[Point, None] = {}
     _allow_instructions()
     sys.settrace(_trace(lambda frame: met.setdefault((frame.f_code, frame.f_lasti))))
@@ -130,7 +134,7 @@ def points_of(call: Callable[[], object]) -> list[Point]:
         call()
     finally:
         sys.settrace(None)
-    return list(met)
+    return list(filter(where, met))
 
 
 def interrupted_at(point: Point, call: Callable[[], object]) -> bool:

@@ -41,7 +41,6 @@ END_EVERY: Final = 0.005
 TRIES_OF_SLOTS: Final = 16
 """How often a commit tries if other writers use the same slots; it chooses others for all that are taken each time."""
 
-
 _own: ContextVar[tuple[object, ...]] = ContextVar("hbasemk_own_attempts", default=())
 """The attempts that the caller is inside of, of any instance; and ended ones, if an interrupt prevented the reset."""
 

@@ -25,7 +25,7 @@ from hbasemk.transfer.files.entries import DIRECTORY, FILE, KIND, LINK, OLD_TOTA
 from hbasemk.transfer.files.processes import spawn
 from hbasemk.transfer.files.vanished import vanished
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
-from hbasemk.transfer.retry import StoreRetry
+from hbasemk.transfer.retry import RETRY_SECONDS, StoreRetry
 
 RESTARTS: Final = 3
 """The number of replacements of dead workers, for each worker."""
@@ -105,7 +105,7 @@ class Import:
         exclude: Iterable[str] = (),
         limit: int = entries.DEFAULT_LIMIT,
         contents: Contents = "all",
-        retry_timeout: float = 120.0,
+        retry_timeout: float = RETRY_SECONDS,
         message: str | None = None,
         on_report: Callable[[Report, int], None] | None = None,
         note: Callable[[str], None] | None = None,

@@ -24,7 +24,7 @@ from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, DIGEST, FILE, SIZE, TOTALS, Answer, Contents, Seen, Skipped
 from hbasemk.transfer.files.reader import FileReader, ReaderJob
 from hbasemk.transfer.own_files import OwnFiles
-from hbasemk.transfer.retry import StoreRetry
+from hbasemk.transfer.retry import RETRY_SECONDS, StoreRetry
 
 _BATCH: Final = 1000
 _AT_ONCE: Final = 200
@@ -52,7 +52,7 @@ def verify(
     exclude: Sequence[str] = (),
     limit: int = entries.DEFAULT_LIMIT,
     contents: Contents = "all",
-    retry_timeout: float = 120.0,
+    retry_timeout: float = RETRY_SECONDS,
     note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[str]:
     """Yield a description of every difference; none means that the tree equals the directory.

@@ -30,7 +30,7 @@ from hbasemk.transfer.json.node_file import NodeFile
 from hbasemk.transfer.json.reader import read_tree
 from hbasemk.transfer.json.surplus import Surplus
 from hbasemk.transfer.json.values import encode_any
-from hbasemk.transfer.retry import StoreRetry
+from hbasemk.transfer.retry import RETRY_SECONDS, StoreRetry
 from hbasemk.transfer.summary import Sample
 
 Batch: TypeAlias = dict[str, Encoded]
@@ -100,7 +100,7 @@ class JsonImport:
         name: str = "",
         batch: int = 200,
         blobs_from: str | None = None,
-        retry_timeout: float = 120.0,
+        retry_timeout: float = RETRY_SECONDS,
         message: str | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         note: Callable[[str], None] | None = None,

@@ -181,8 +181,10 @@ def test_a_block_without_effect_succeeds_although_its_branch_cannot_be_ended(ope
 def test_an_interrupted_begin_leaves_no_branch_open(world: World, transactions: bool) -> None:
     one = open_instance(MemoryStore(world.clock, transactions=transactions), world, mac=1)
     commit(one, AddNode("/a", {}))
-    found = points_of(lambda: one.abandon_branch(one.begin_branch(one.head())))
-    points = [point for point in found if in_files("branches/branches.py", "branches/branch_revisions.py")(point)]
+    points = points_of(
+        lambda: one.abandon_branch(one.begin_branch(one.head())),
+        in_files("branches/branches.py", "branches/branch_revisions.py"),
+    )
     points = [point for point in points if point[0].co_name in ("begin", "add")]
     assert {point[0].co_name for point in points} == {"begin", "add"}
     for point in points:

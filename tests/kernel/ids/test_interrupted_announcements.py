@@ -9,63 +9,60 @@ from hbasemk.kernel.ids import announcements
 from hbasemk.kernel.ids.decided_ids import DecidedIds
 from hbasemk.store.memory import MemoryStore
 from tests.support.collecting import commit
-from tests.support.interrupting import Point, in_files, interrupted_at, place, points_of
+from tests.support.interrupting import in_files, interrupted_at, place, points_of
 from tests.support.runtime import World, open_instance
 
-LOGS = in_files("ids/announcements.py", "ids/decided_ids.py")
+
+class Place:
+    """A writer, and a reader that has polled before what the writer does."""
+
+    def __init__(self, world: World, action: str) -> None:
+        self.world = world
+        self.action = action
+        self.store = MemoryStore(world.clock)
+        self.writer, self.reader = open_instance(self.store, world, mac=1), open_instance(self.store, world, mac=2)
+        self._number = 0
+        if action != "first commit":
+            self.add(4)
+        self.reader.poll()
+        if action == "renewal":
+            self.add(1)
+            self._renew()
+
+    def add(self, count: int) -> None:
+        for _ in range(count):
+            self._number += 1
+            self.world.advance(0.01)
+            commit(self.writer, AddNode(f"/n{self._number}", {}))
+
+    def _renew(self) -> None:
+        self.world.advance(self.writer.settings.lease_ms / 2500)
+        self.writer.maintain()
+
+    def act(self) -> None:
+        """Do what is interrupted."""
+        if self.action == "renewal":
+            self._renew()
+        else:
+            self.add(1)
 
 
 @pytest.mark.parametrize("action", ["commit", "renewal", "first commit"])
 def test_each_id_is_in_the_log_or_below_its_base(world: World, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcements, "RECENT", 2)
-    number = 0
-
-    def add(instance: object) -> None:
-        nonlocal number
-        number += 1
-        world.advance(0.01)
-        commit(instance, AddNode(f"/n{number}", {}))  # type: ignore[arg-type]
-
-    class Place:
-        def __init__(self) -> None:
-            self.store = MemoryStore(world.clock)
-            self.one, self.reader = open_instance(self.store, world, mac=1), open_instance(self.store, world, mac=2)
-            if action != "first commit":
-                for _ in range(4):
-                    add(self.one)
-            self.reader.poll()
-            if action == "renewal":
-                add(self.one)
-                self.renew()
-
-        def renew(self) -> None:
-            world.advance(self.one.settings.lease_ms / 2500)
-            self.one.maintain()
-
-        def act(self) -> None:
-            if action == "renewal":
-                self.renew()
-            else:
-                add(self.one)
-
-        def require_all(self, point: Point) -> None:
-            for _ in range(4):
-                add(self.one)
-            self.one.poll()
-            self.reader.poll()
-            fresh = open_instance(self.store, world, mac=3)
-            fresh.poll()
-            for each in (self.reader, fresh):
-                floor = each.journal.floor
-                lost = [one for one in self.one.journal if one > floor and not each.journal.knows(one)]
-                assert not lost, f"interrupted at {place(point)}"
-
-    points = [point for point in points_of(Place().act) if LOGS(point)]
+    points = points_of(Place(world, action).act, in_files("ids/announcements.py", "ids/decided_ids.py"))
     assert len(points) > 5
     for point in points:
-        one = Place()
-        interrupted_at(point, one.act)
-        one.require_all(point)
+        found = Place(world, action)
+        interrupted_at(point, found.act)
+        found.add(4)
+        found.writer.poll()
+        fresh = open_instance(found.store, world, mac=3)
+        for each in (found.reader, fresh):
+            each.poll()
+            known, floor = each.journal.knows, each.journal.floor
+            lost = [one for one in found.writer.journal if one > floor and not known(one)]
+            assert not lost, f"interrupted at {place(point)}"
 
 
 def test_an_interrupted_addition_is_complete_or_not_begun() -> None:

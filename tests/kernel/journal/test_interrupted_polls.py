@@ -1,4 +1,4 @@
-"""A poll that an interrupt ends loses nothing: later polls find what it had read, and wake those who wait for it."""
+"""A poll that an interrupt ends loses nothing: later polls find what it had read, and wake the threads that wait for it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ POLLS = in_files(
 )
 
 
-def points_in(found: list[Point]) -> list[Point]:
-    """Return the points of polls, of which there are some."""
-    points = [point for point in found if POLLS(point)]
+def points_of_polls(call: Callable[[], object]) -> list[Point]:
+    """Make a call that polls; return the points of the poll that it passes."""
+    points = points_of(call, POLLS)
     assert len(points) > 20
     return points
 
@@ -47,9 +47,9 @@ def test_a_revision_that_was_pending_in_an_interrupted_poll_joins_later(world: W
         writers.after = pause
         return commit(writer, AddNode(f"/a/{world.ms:.0f}", {}))
 
-    found: list[Point] = []
-    commit_while(lambda: found.extend(points_of(reader.poll)))
-    for point in points_in(found):
+    points: list[Point] = []
+    commit_while(lambda: points.extend(points_of_polls(reader.poll)))
+    for point in points:
         world.advance(0.01)
         revision = commit_while(lambda point=point: interrupted_at(point, reader.poll))  # type: ignore[misc]
         reader.poll()
@@ -71,23 +71,27 @@ class Collected:
         keep_shared(self.other, self.other.head(), world.clock() + MONTH)
         self.third.poll()
 
-    def learned(self, instance: Instance) -> tuple[int, bytes, int]:
-        journal = instance.journal
-        return journal.fence.horizon, journal.checkpoints_notice, journal.verified
+
+def learned(instance: Instance) -> tuple[int, bytes, int]:
+    """Return what an instance has learned of the collection and of checkpoints."""
+    journal = instance.journal
+    return journal.fence.horizon, journal.checkpoints_notice, journal.verified
 
 
 @pytest.mark.parametrize("transactions", [False, True], ids=["scanned", "ordered"])
 def test_an_interrupted_poll_does_not_lose_a_horizon_or_a_notice(world: World, transactions: bool) -> None:
-    for point in points_in(points_of(Collected(world, transactions=transactions).one.poll)):
-        place_of = Collected(world, transactions=transactions)
-        interrupted_at(point, place_of.one.poll)
-        place_of.one.poll()
-        assert place_of.learned(place_of.one) == place_of.learned(place_of.third), f"interrupted at {place(point)}"
+    for point in points_of_polls(Collected(world, transactions=transactions).one.poll):
+        collected = Collected(world, transactions=transactions)
+        interrupted_at(point, collected.one.poll)
+        collected.one.poll()
+        assert learned(collected.one) == learned(collected.third), f"interrupted at {place(point)}"
 
 
 @pytest.mark.parametrize("transactions", [False, True], ids=["scanned", "ordered"])
 @pytest.mark.parametrize("own", [False, True])
-def test_who_waits_for_a_revision_is_woken_after_an_interrupt(world: World, transactions: bool, own: bool) -> None:
+def test_a_thread_that_waits_for_a_revision_is_woken_after_an_interrupt(
+    world: World, transactions: bool, own: bool
+) -> None:
     store = MemoryStore(world.clock, transactions=transactions)
     one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
     bells = Bells()
@@ -108,8 +112,7 @@ def test_who_waits_for_a_revision_is_woken_after_an_interrupt(world: World, tran
             world.advance(0.01)
 
     before()
-    found = points_of(grow)
-    for point in points_in(found):
+    for point in points_of_polls(grow):
         before()
         bell.wait(0)
         seen = one.head()
