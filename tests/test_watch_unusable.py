@@ -15,6 +15,7 @@ import pytest
 import hbasemk
 from hbasemk import ClosedError, FormatError, Repository, StoreNotAppliedError, StoreUnusableError, Watch, maintenance
 from hbasemk.errors import HbasemkError
+from hbasemk.kernel import settings
 from hbasemk.microkernel import MicroKernel
 from hbasemk.repository import instance_of
 from hbasemk.store.memory import MemoryStore
@@ -24,6 +25,7 @@ from tests.support.older import set_format
 from tests.support.watches import increments
 
 NEVER = 3600.0
+NEWER = settings.FORMAT + 1
 MODES = pytest.mark.parametrize("poll_interval", [0, 0.01])
 
 
@@ -121,15 +123,15 @@ def test_watches_raise_after_another_format_has_stopped_the_store(
 ) -> None:
     with opened(real_store, poll_interval) as (repo, _):
         following = Following(repo.watch())
-        set_format(real_store, 3)
-        with pytest.raises(FormatError, match="has format 3"):
+        set_format(real_store, NEWER)
+        with pytest.raises(FormatError, match=f"has format {NEWER}"):
             instance_of(repo).lease.renew()
         error = following.ending()
         assert isinstance(error, FormatError)
-        assert "has format 3" in str(error)
-        with pytest.raises(FormatError, match="has format 3"):
+        assert f"has format {NEWER}" in str(error)
+        with pytest.raises(FormatError, match=f"has format {NEWER}"):
             list(repo.watch(timeout=0.02))
-    set_format(real_store, 2)
+    set_format(real_store, settings.FORMAT)
 
 
 def test_maintenance_that_finds_another_format_ends_watches_and_is_logged_once(
@@ -140,12 +142,12 @@ def test_maintenance_that_finds_another_format_ends_watches_and_is_logged_once(
         following = Following(repo.watch())
         instance = instance_of(repo)
         monkeypatch.setattr(instance, "maintain", instance.lease.renew)
-        set_format(real_store, 3)
+        set_format(real_store, NEWER)
         assert isinstance(following.ending(), FormatError)
         time.sleep(0.1)
-    set_format(real_store, 2)
+    set_format(real_store, settings.FORMAT)
     (message,) = [record.getMessage() for record in caplog.records if record.name == "hbasemk"]
-    assert "has format 3" in message
+    assert f"has format {NEWER}" in message
 
 
 @MODES

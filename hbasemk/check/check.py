@@ -116,7 +116,7 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     get = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))
     row = RetryingStore(store, runtime).read(schema.CLUSTER, [get])[0]
     try:
-        settings = Settings.decode(b"".join(cell.value for cell in row.cells), store.location)
+        settings = Settings.decode(b"".join(cell.value for cell in row.cells), store)
     except FormatError:
         yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
         return

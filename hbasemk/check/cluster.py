@@ -87,7 +87,7 @@ class ClusterCheck:
         where = schema.SETTINGS_ROW.decode()
         found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
         try:
-            current = Settings.decode(found.get(schema.SETTINGS, b""), self._context.store.location)
+            current = Settings.decode(found.get(schema.SETTINGS, b""), self._context.store)
             if current != self._context.settings:
                 yield Problem(kinds.SETTINGS, where, "", f"they changed after this instance read them: {current}")
         except FormatError as error:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.check.found_cells import FoundCells, hash_of, number_of
 from hbasemk.errors import FormatError
-from hbasemk.format import paths, revisions, schema
+from hbasemk.format import paths, revisions, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.format.watermark import Watermark
@@ -132,6 +132,13 @@ class CheckContext:
             and self.is_trimmed(revision)
             and (mark is None or revision not in mark.hidden)
         )
+
+    def is_announced_with_changes(self, revision: int) -> bool:
+        """Return whether the log of its writer shows the changes of a revision, which then has no row before its decision."""
+        if self.store.supports_transactions:
+            return False
+        get = Get(schema.log_key(revisions.machine_of(revision)), columns=schema.INTENTS)
+        return writer_log.changes_of(self.read(schema.CLUSTER, [get])[0], revision) is not None
 
     # --- revisions ---------------------------------------------------------------------------------------
 

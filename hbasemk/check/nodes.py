@@ -326,6 +326,15 @@ class NodesCheck:
                 f"{what}: written by a branch revision without a row; invisible, and deleted by hbasemk collect --full"
             )
             yield Problem(kinds.NO_ROW, path, text(version), detail, severity)
+        elif absent and (now := self._context.current_status(version)).outcome is not Outcome.ABSENT:
+            # Its writer, another instance, or a repair of another cell, has decided it meanwhile.
+            if now.outcome is Outcome.ABORTED:
+                yield from self._check_uncommitted(path, key, version, now, cells)
+        elif absent and not visible and self._context.is_announced_with_changes(version):
+            # Its row is created when it is decided. The watermark cannot pass it.
+            if self._context.is_lease_over(version):
+                detail = f"{what}: its writer's lease has expired, and no instance has decided it yet"
+                yield Problem(kinds.DEAD, path, text(version), detail, kinds.LEFTOVER, repairable=True)
         elif absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
             repairable = not visible and self._context.is_lease_over(version)

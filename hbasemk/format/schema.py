@@ -31,6 +31,7 @@ LAST_REVISION: Final[Column] = (DATA, b"\x00lastRevision")
 ALIVE: Final = b"\x00"
 DEAD: Final = b"\x01"
 TOUCHED: Final = b"\x01"
+_MARK: Final = b"\x02"
 PROPERTY: Final = 0x01
 """The first byte of a property's qualifier."""
 SLOT: Final = 0x02
@@ -113,6 +114,8 @@ last."""
 LOGS_END: Final = b"log<"
 LOG: Final[Column] = (DATA, b"log")
 """The ids that a writer has announced (``writer_log.py``)."""
+INTENTS: Final = tuple((DATA, b"intent" + bytes((number,))) for number in range(8))
+"""The changes of announced revisions that have no journal row before they are decided; the timestamp is the revision."""
 LOG_HOLDER: Final[Column] = (DATA, b"holder")
 """The nonce of the lease whose holder may write the log, or :data:`CLOSED`."""
 CLOSED: Final = b"closed"
@@ -133,6 +136,16 @@ def slot_column(name: str, slot: int) -> Column:
     ``slot`` is the writer's machine id << 16 | the number of the slot.
     """
     return DATA, b"\x02" + slot.to_bytes(4, "big") + paths.encode(name)
+
+
+def mark(revision: int) -> bytes:
+    """Return the value of ``lastRevision`` by which a revision marks a row as written by its writer alone."""
+    return _MARK + revision.to_bytes(8, "big")
+
+
+def is_mark(value: bytes) -> bool:
+    """Return whether a value of ``lastRevision`` marks the row."""
+    return value[:1] == _MARK
 
 
 def is_slot(column: Column) -> bool:

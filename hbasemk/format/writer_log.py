@@ -8,12 +8,13 @@ announced ids. An id leaves the log only after its revision was decided; ``base`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
-from hbasemk.store.abc import Cell, NewCell, Row
+from hbasemk.store.abc import Cell, Column, NewCell, Row
 
 
 class WriterLog(NamedTuple):
@@ -27,6 +28,8 @@ class WriterLog(NamedTuple):
     base: int
     ids: tuple[int, ...]
     bound: int
+    intents: Mapping[Column, int] = MappingProxyType({})
+    """The revisions whose changes the log shows, by column, if these columns were read."""
 
     @property
     def is_open(self) -> bool:
@@ -48,13 +51,21 @@ def decode(row: Row, above: int = 0) -> WriterLog:
     """Parse the row of a log, with the ids greater than ``above``; raise FormatError if it is damaged."""
     holder, holder_at, base, bound = b"", 0, 0, 0
     ids: tuple[int, ...] = ()
+    intents: dict[Column, int] = {}
     for one in row.cells:
         if one[:2] == schema.LOG:
             base, ids = _ids(row.key, one, above)
             bound = one.timestamp
         elif one[:2] == schema.LOG_HOLDER:
             holder, holder_at = one.value, one.timestamp
-    return WriterLog(holder, holder_at, base, ids, bound)
+        elif one[:2] in schema.INTENTS:
+            intents[one[:2]] = one.timestamp
+    return WriterLog(holder, holder_at, base, ids, bound, intents)
+
+
+def changes_of(row: Row, revision: int) -> bytes | None:
+    """Return the encoded changes of a revision that a log shows; None if it does not show them."""
+    return next((one.value for one in row.cells if one.timestamp == revision and one[:2] in schema.INTENTS), None)
 
 
 def _ids(key: bytes, found: Cell, above: int) -> tuple[int, tuple[int, ...]]:

@@ -39,6 +39,7 @@ section topic                     module                                        
                                   ``commit.preparation``, ``commit.new_row``,
                                   ``commit.writing``, ``commit.deadline``,
                                   ``commit.context``, ``commit.statistics``
+4       sole writers (HBase)      ``commit.sole_rows``, ``commit.stage``         I4
 4       one transaction (SQLite)  ``commit.one_transaction``                     I4, I7
 4       retries after conflicts   ``commit.committer``                           I10
 4       turns under contention    ``commit.turns``, ``commit.hot_columns``,     I10

@@ -25,6 +25,7 @@ from hbasemk.kernel.commit.context import CommitContext
 from hbasemk.kernel.commit.folds import Folds
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.commit.slots import Slots
+from hbasemk.kernel.commit.sole_rows import SoleRows
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.ids.announcements import Announcements
@@ -97,7 +98,7 @@ class Instance:
         turns = Turns(store, runtime, journal, self.lease)
         slots = Slots(runtime, journal)
         context = CommitContext(
-            store, runtime, self.clock, self.announcements, journal, self.reader, self.outcomes, slots
+            store, runtime, self.clock, self.announcements, journal, self.reader, self.outcomes, slots, SoleRows()
         )
         self._committer = Committer(context, turns)
         self.branches = Branches(context, self._committer, self.lease)

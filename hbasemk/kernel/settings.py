@@ -22,8 +22,11 @@ from hbasemk.kernel import schema_version
 from hbasemk.kernel.schema_version import Accepted
 from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Store
 
-FORMAT: Final = 2
-"""The format that this version reads and writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
+FORMAT: Final = 3
+"""The format of this version in stores that do not order all writes. Before it, no row of ``nodes`` had a mark (``schema.mark``),
+and every revision had a journal row before its first cell."""
+FORMAT_WITH_ORDER: Final = 2
+"""The format of this version in stores that order all writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
 SHORTEST_SKEW_MS: Final = 100
 """A skew shorter than a slow round trip would reject every commit: ids could not be close enough to the store's clock."""
 SHORTEST_LEASE_MS: Final = 1_000
@@ -40,6 +43,11 @@ FOREVER: Final = b"forever"
 _YEARS: Final = revisions.MAX_MS / (365.25 * 24 * 3600 * 1000)
 _DAY_MS: Final = 24 * 3600 * 1000
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def format_of(store: Store) -> int:
+    """Return the format that this version reads and writes in a store."""
+    return FORMAT_WITH_ORDER if store.supports_transactions else FORMAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +99,13 @@ class Settings:
         ).encode()
 
     @classmethod
-    def decode(cls, data: bytes, location: str) -> Settings:
-        """Parse ``data``, a settings cell; raise FormatError, which names ``location``, for a newer format or damaged data."""
+    def decode(cls, data: bytes, store: Store) -> Settings:
+        """Parse ``data``, the settings cell of a store; raise FormatError for a newer format or damaged data."""
         try:
             fields = json.loads(data)
             found = int(fields["format"])
-            if found > FORMAT:
-                raise _other_format(found, location)
+            if found > format_of(store):
+                raise _other_format(found, store)
             settings = cls(
                 epoch_ms=int(fields["epochMs"]),
                 max_clock_skew_ms=int(fields["maxClockSkewMs"]),
@@ -111,29 +119,28 @@ class Settings:
             return settings
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise schema.damaged(
-                f"the settings of the repository at {location} are damaged: {data[:200]!r}",
+                f"the settings of the repository at {store.location} are damaged: {data[:200]!r}",
                 schema.CLUSTER,
                 schema.SETTINGS_ROW,
                 schema.SETTINGS,
             ) from error
 
 
-def _other_format(found: int, location: str) -> FormatError:
+def _other_format(found: int, store: Store) -> FormatError:
     """Return the error for a repository of another format."""
-    if found > FORMAT:
+    has, own = f"the repository at {store.location} has format {found}", format_of(store)
+    if found > own:
         return FormatError(
-            f"the repository at {location} has format {found}, and this version of hbasemk knows formats up to {FORMAT}; use "
-            "a newer version",
-            format=found,
+            f"{has}, and this version of hbasemk knows formats up to {own}; use a newer version", format=found
         )
     return FormatError(
-        f"the repository at {location} has format {found}, and this version of hbasemk uses format {FORMAT}; end all processes "
-        "that use the repository, then run `hbasemk upgrade` once",
+        f"{has}, and this version of hbasemk uses format {own}; end all processes that use the repository, then run "
+        "`hbasemk upgrade` once",
         format=found,
     )
 
 
-def format_change(row: Row, location: str) -> FormatError | None:
+def format_change(row: Row, store: Store) -> FormatError | None:
     """Return the error if a settings row read again shows another format, else None. The integrity check reports damage."""
     for cell in row.cells:
         if cell.qualifier != schema.SETTINGS[1]:
@@ -142,8 +149,8 @@ def format_change(row: Row, location: str) -> FormatError | None:
             found = int(json.loads(cell.value)["format"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
-        if found != FORMAT:
-            return _other_format(found, location)
+        if found != format_of(store):
+            return _other_format(found, store)
     return None
 
 
@@ -155,9 +162,9 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
     found = _read_row(store)
     settings: Settings | None = None
     if schema.SETTINGS in found:
-        settings = Settings.decode(found[schema.SETTINGS].value, store.location)
-        if settings.format < FORMAT and not any_format:
-            raise _other_format(settings.format, store.location)
+        settings = Settings.decode(found[schema.SETTINGS].value, store)
+        if settings.format < format_of(store) and not any_format:
+            raise _other_format(settings.format, store)
     return settings, _watermark_of(found, store)
 
 
@@ -241,7 +248,7 @@ def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> 
             max_clock_skew_ms=wanted.max_clock_skew_ms,
             lease_ms=wanted.lease_ms,
             root_revision=_root(wanted.epoch_ms, _store_ms(store), store.location),
-            format=FORMAT,
+            format=format_of(store),
         )
         retention = NewCell(*schema.RETENTION, str(DEFAULT_RETENTION_MS).encode())
         cells = [NewCell(*schema.SETTINGS, new.encode()), retention, *number]

@@ -53,9 +53,11 @@ def view_before(instance: Instance, ms: int) -> View:
             f"time must not be in the future, got {moment(ms).isoformat()}; use the head, which is the newest snapshot"
         )
     instance.poll()
+    # It may have no journal row yet, and counts as decided later, like everything above it.
+    undecided = min(instance.journal.pending, default=revisions.MAX_REVISION)
     # Read before the scan: nothing below the bound commits any more, and this instance has read all that has.
     bound = max(instance.journal.low_bound, instance.journal.verified + 1)
-    found = _last_before(instance, ms, bound)
+    found = _last_before(instance, ms, bound, undecided)
     if found is None:
         root = instance.settings.root_revision
         if instance.journal.is_trimmed(root):
@@ -72,8 +74,11 @@ def view_before(instance: Instance, ms: int) -> View:
     return view
 
 
-def _last_before(instance: Instance, ms: int, bound: int) -> list[int] | None:
-    """Return the newest revision that counts, and those below it, at least down to ``bound``; None if none counts."""
+def _last_before(instance: Instance, ms: int, bound: int, undecided: int) -> list[int] | None:
+    """Return the newest revision that counts, and those below it, at least down to ``bound``; None if none counts.
+
+    Those from ``undecided`` up do not count.
+    """
     decided = _decided_up_to(instance, ms)
     cut_ms = ms - instance.settings.epoch_ms
     listed: list[int] = []
@@ -81,7 +86,7 @@ def _last_before(instance: Instance, ms: int, bound: int) -> list[int] | None:
         is_over = revisions.ms_of(found.revision) < cut_ms - WINDOW_MS or found.revision <= decided
         if listed and is_over and found.revision < bound:
             break
-        if found.at_ms >= ms:
+        if found.at_ms >= ms or found.revision >= undecided:
             # It is not part of the answer, so nothing with a higher id is.
             cut_ms = min(cut_ms, revisions.ms_of(found.revision))
             listed = []

@@ -3,8 +3,8 @@
 The upgrade changes no data. It does this:
 
 1. It refuses if the lease of a process has not ended.
-2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`). In others it enters
-   them into logs (:func:`enter_all`).
+2. If the repository has format 1: in a store that orders all writes it numbers the revisions above the watermark
+   (:class:`Numbering`). In others it enters them into logs (:func:`enter_all`).
 3. It refuses if a lease has changed since step 1.
 4. It replaces the format in the settings, in one compare-and-set.
 5. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
@@ -61,9 +61,10 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
     cannot upgrade, and FormatError if a newer version wrote the repository. Raises StoreUnusableError if there is no
     repository, if this user may only read it, or if a process uses it.
     """
-    if wanted is not None and (type(wanted) is not int or not 1 <= wanted <= settings.FORMAT):
+    newest = settings.format_of(store)
+    if wanted is not None and (type(wanted) is not int or not 1 <= wanted <= newest):
         raise InvalidValueError(
-            f"the format must be an int from 1 to {settings.FORMAT}, which this version of hbasemk knows; got {shown(wanted)}. "
+            f"the format must be an int from 1 to {newest}, which this version of hbasemk knows; got {shown(wanted)}. "
             "Use a newer version for a later format. Nothing was written."
         )
     retrying = RetryingStore(store, runtime)
@@ -73,7 +74,7 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
         found, watermark = settings.read(retrying, any_format=True)
     if found is None:
         raise StoreUnusableError(f"there is no repository at {store.location}, so there is nothing to upgrade")
-    after = settings.FORMAT if wanted is None else wanted
+    after = newest if wanted is None else wanted
     if found.format > after:
         raise InvalidValueError(
             f"the repository at {store.location} has format {found.format} and cannot be downgraded to format {after}; restore "
@@ -104,10 +105,13 @@ class _Upgrade:
         before = self._settings.format
         leases = self._wait_for_leases()
         stored = read_settings(self._store)
-        if Settings.decode(stored, self._store.location).format == after:
+        if Settings.decode(stored, self._store).format == after:
             return Upgraded(after, after)
         numbering = Numbering(self._store, self._runtime)
-        if self._store.supports_transactions:
+        if before > 1:
+            # All revisions are numbered, or entered into logs.
+            pass
+        elif self._store.supports_transactions:
             stored = numbering.run(stored, floor)
         else:
             numbering.numbered, numbering.aborted = enter_all(self._store, floor)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import FormatError, connect
+from hbasemk.kernel import settings
 from tests.support.commands import run_captured
 from tests.support.hbase import HBase
 from tests.support.repositories import Checked
@@ -77,7 +78,7 @@ def start(older: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def is_named_and_upgraded(older: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def is_named_and_upgraded(older: Path, url: str, after: int, capsys: pytest.CaptureFixture[str]) -> None:
     """Write to a new repository with the older version; assert that the upgrade waits for its process, and keeps its content."""
     with start(older, "-c", WRITER, url) as writer:
         assert writer.stdout is not None
@@ -92,25 +93,25 @@ def is_named_and_upgraded(older: Path, url: str, capsys: pytest.CaptureFixture[s
     time.sleep(0.3)
     code, out, err = run_captured(capsys, "--url", url, "--output", "json", "upgrade")
     assert (code, err) == (0, "")
-    assert json.loads(out)["done"] == "upgraded from format 1 to format 2"
+    assert json.loads(out)["done"] == f"upgraded from format 1 to format {after}"
     with connect(url, create=False, poll_interval=0) as repo:
         assert repo.head["/a"]["v"] == 1
         assert repo.at(revision)["/a"]["v"] == "branch"
         repo.resume_branch(revision).merge()
         assert repo.refresh()["/a"]["v"] == "branch"
     with start(older, "-m", "hbasemk", "--url", url, "cat", "/a") as reader:
-        assert "has format 2, and this version of hbasemk knows formats up to 1" in reader.communicate()[1]
+        assert f"has format {after}, and this version of hbasemk knows formats up to 1" in reader.communicate()[1]
     assert reader.returncode == 1
 
 
 def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded(
     older: Path, tmp_path: Path, checked: Checked, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_named_and_upgraded(older, checked(f"sqlite:///{tmp_path / 'content.db'}"), capsys)
+    is_named_and_upgraded(older, checked(f"sqlite:///{tmp_path / 'content.db'}"), settings.FORMAT_WITH_ORDER, capsys)
 
 
 @pytest.mark.integration
 def test_a_process_of_the_older_version_is_named_and_its_repository_upgraded_on_hbase(
     older: Path, hbase: HBase, checked: Checked, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    is_named_and_upgraded(older, checked(hbase.url(hbase.new_prefix())), capsys)
+    is_named_and_upgraded(older, checked(hbase.url(hbase.new_prefix())), settings.FORMAT, capsys)

@@ -58,7 +58,7 @@ class OldFile:
         """Raise AssertionError unless a new instance reads everything and may commit."""
         # The world checks this repository at the end, and closes the store.
         instance = open_instance(SqliteStore(str(self.path), clock=self.world.clock), self.world, mac=0x99)
-        assert instance.settings.format == kernel_settings.FORMAT
+        assert instance.settings.format == kernel_settings.FORMAT_WITH_ORDER
         assert not instance.journal.pending
         assert instance.outcomes.of(self.written.pending) is journal_row.Outcome.ABORTED
         self.written.check(instance)

@@ -1,4 +1,4 @@
-"""The upgrade of repositories of format 1: nothing is lost, whatever interrupts it, and no process is overlooked."""
+"""The upgrade of repositories of older formats: nothing is lost, whatever interrupts it, and no process is overlooked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.upgrade import Upgraded, upgrade
-from hbasemk.store.abc import NewCell, Put, Store
+from hbasemk.store.abc import Cell, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
@@ -34,27 +34,33 @@ from tests.support.older import (
 )
 from tests.support.runtime import TestRuntime, World, open_instance
 
+UPGRADING = 0x77
+"""The MAC of the process that upgrades."""
+
 
 class Old:
-    """A repository of format 1: commits, a branch, and one pending revision of a writer whose lease has just ended."""
+    """A repository of an older format: commits, a branch, and one pending revision of a writer whose lease has just ended."""
 
-    def __init__(self, world: World, new_store: Callable[[], Store]) -> None:
+    def __init__(self, world: World, new_store: Callable[[], Store], before: int = 1) -> None:
         self.world = world
         self.store = new_store
         self.said: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
-            work_as(patch, 1)
+            work_as(patch, before)
             writer = Instance.open(self.store(), TestRuntime(world), wanted=SETTINGS)
             self.written = write(writer)
-        set_format(self.store(), 1)
+        set_format(self.store(), before)
+        self.newest = kernel_settings.format_of(self.store())
         # The first revision is the watermark; the branch has two rows.
         numbers = isinstance(self.store(), SqliteStore)
-        self.done = Upgraded(1, 2, COMMITTED + 3, 1) if numbers else Upgraded(1, 2, COMMITTED + 1, 1)
+        self.done = Upgraded(before, self.newest)
+        if before == 1:
+            self.done = Upgraded(1, self.newest, COMMITTED + (3 if numbers else 1), 1)
         self.replacement = 2 if numbers else 3
         """Which compare-and-set of an upgrade replaces the format."""
 
     def upgrade(self, store: Store | None = None, wanted: int | None = None) -> Upgraded:
-        return upgrade(store or self.store(), TestRuntime(self.world, mac=0x77), self.said.append, wanted)
+        return upgrade(store or self.store(), TestRuntime(self.world, mac=UPGRADING), self.said.append, wanted)
 
     def format(self) -> int:
         found: int = settings_fields(self.store())["format"]
@@ -63,10 +69,15 @@ class Old:
     def is_whole(self) -> None:
         """Raise AssertionError unless a new instance reads everything and may commit."""
         instance = open_instance(self.store(), self.world, mac=0x99)
-        assert instance.settings.format == 2
+        assert instance.settings.format == self.newest
         self.written.check(instance)
         instance.maintain()
         assert instance.outcomes.of(self.written.pending) is journal_row.Outcome.ABORTED
+
+
+def cells(store: Store) -> dict[tuple[str, bytes, bytes, bytes], Cell]:
+    """Return all cells by table, row and column."""
+    return {(table, key, *cell[:2]): cell for table, rows in dump(store).items() for key, row in rows for cell in row}
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -112,18 +123,37 @@ def test_the_upgrade_keeps_all_other_settings_and_all_other_rows(old: Old, world
     }
 
 
+def test_an_upgrade_from_format_2_changes_only_the_settings(world: World) -> None:
+    shared = MemoryStore(world.clock)
+    old = Old(world, lambda: copy.copy(shared), before=2)
+    for create in (False, True):
+        with pytest.raises(FormatError, match=r"has format 2, .* uses format 3; .* `hbasemk upgrade`"):
+            Instance.open(old.store(), TestRuntime(world), create=create)
+    world.advance(OVER)
+    before = cells(old.store())
+    fields = settings_fields(old.store())
+    assert old.upgrade() == old.done == Upgraded(2, 3)
+    after = cells(old.store())
+    # To compare the leases with the store's clock, the upgrade measures the clock by a cell of its own.
+    clock = (schema.CLUSTER, schema.machine_key(UPGRADING), *schema.CLOCK)
+    settings = (schema.CLUSTER, schema.SETTINGS_ROW, *schema.SETTINGS)
+    assert {one for one in {**before, **after} if before.get(one) != after.get(one)} == {settings, clock}
+    assert settings_fields(old.store()) == {**fields, "format": 3}
+    old.is_whole()
+
+
 def test_an_upgraded_repository_is_not_changed_again(old: Old, world: World) -> None:
     world.advance(OVER)
     old.upgrade()
     before = dump(old.store())
-    assert old.upgrade() == Upgraded(2, 2)
-    assert old.upgrade(wanted=2) == Upgraded(2, 2)
+    assert old.upgrade() == Upgraded(old.newest, old.newest)
+    assert old.upgrade(wanted=old.newest) == Upgraded(old.newest, old.newest)
     assert dump(old.store()) == before
 
 
 def test_every_opening_refuses_an_old_repository_and_names_the_command(old: Old) -> None:
     before = dump(old.store())
-    with pytest.raises(FormatError, match=r"has format 1, .* uses format 2; .* `hbasemk upgrade`"):
+    with pytest.raises(FormatError, match=rf"has format 1, .* uses format {old.newest}; .* `hbasemk upgrade`"):
         Instance.open(old.store(), TestRuntime(old.world), create=False)
     with pytest.raises(FormatError, match="`hbasemk upgrade`"):
         Repository(old.store(), poll_interval=0)
@@ -133,8 +163,8 @@ def test_every_opening_refuses_an_old_repository_and_names_the_command(old: Old)
 def test_impossible_upgrades_write_nothing(old: Old, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.advance(OVER)
     before = dump(old.store())
-    for wanted in (0, 3, -1, True, "2", 2.0):
-        with pytest.raises(InvalidValueError, match="must be an int from 1 to 2"):
+    for wanted in (0, old.newest + 1, -1, True, "2", 2.0):
+        with pytest.raises(InvalidValueError, match=f"must be an int from 1 to {old.newest}"):
             old.upgrade(wanted=wanted)  # type: ignore[arg-type]
     assert old.upgrade(wanted=1) == Upgraded(1, 1)
     with monkeypatch.context() as patch:
@@ -143,11 +173,13 @@ def test_impossible_upgrades_write_nothing(old: Old, world: World, monkeypatch: 
             old.upgrade()
     assert dump(old.store()) == before
     old.upgrade()
-    with pytest.raises(InvalidValueError, match="has format 2 and cannot be downgraded to format 1"):
+    with pytest.raises(InvalidValueError, match=f"has format {old.newest} and cannot be downgraded to format 1"):
         old.upgrade(wanted=1)
     with monkeypatch.context() as patch:
         work_as(patch, 1)
-        with pytest.raises(FormatError, match=r"has format 2, .* knows formats up to 1; use a newer version"):
+        with pytest.raises(
+            FormatError, match=rf"has format {old.newest}, .* knows formats up to 1; use a newer version"
+        ):
             old.upgrade()
 
 
@@ -190,7 +222,7 @@ def test_a_live_lease_is_refused_by_name_until_the_time_that_the_error_names(old
     with pytest.raises(StoreUnusableError, match=r" 0\.1 s from now"):
         old.upgrade()
     world.advance(0.2)
-    assert old.upgrade().after == 2
+    assert old.upgrade().after == old.newest
 
 
 def write_lease(store: Store, machine: int, start: int, end: int, holder: str = "somebody") -> None:
@@ -204,7 +236,7 @@ def test_a_dead_lease_that_ends_in_years_holds_up_the_upgrade_only_for_a_lease(o
     now = world.clock() - revisions.DEFAULT_EPOCH_MS
     write_lease(old.store(), 0x55, now, now + 10**11)
     began = world.ms
-    assert old.upgrade().after == 2
+    assert old.upgrade().after == old.newest
     assert 3_000 < world.ms - began < 6_000
     (said,) = old.said
     assert "somebody ends far ahead" in said
@@ -247,11 +279,11 @@ def test_a_process_that_begins_during_the_upgrade_is_noticed(old: Old, world: Wo
         assert old.format() == 1
     else:
         with pytest.raises(
-            StoreUnusableError, match=r"has format 2 now, but somebody began .* end this process at once"
+            StoreUnusableError, match=rf"has format {old.newest} now, but somebody began .* end this process at once"
         ):
             old.upgrade(store)
-        assert old.format() == 2
-    assert old.upgrade().after == 2
+        assert old.format() == old.newest
+    assert old.upgrade().after == old.newest
     old.is_whole()
 
 
@@ -279,10 +311,11 @@ def test_an_instance_stops_when_the_format_changes(world: World, new_store: Call
     instance = open_instance(new_store(), world, SETTINGS)
     commit(instance, AddNode("/a", {"v": 1}))
     reader = Instance.open(new_store(), TestRuntime(world, mac=0x66))
-    set_format(new_store(), 3)
+    newer = kernel_settings.format_of(new_store()) + 1
+    set_format(new_store(), newer)
     before = dump(new_store())
     world.advance(1)
-    with pytest.raises(FormatError, match=r"has format 3, .* use a newer version"):
+    with pytest.raises(FormatError, match=rf"has format {newer}, .* use a newer version"):
         instance.maintain()
     # The snapshot in memory stays readable; nothing else does, and nothing is written.
     assert instance.node(instance.head(), "/a").properties == {"v": 1}  # type: ignore[union-attr]
@@ -291,15 +324,15 @@ def test_an_instance_stops_when_the_format_changes(world: World, new_store: Call
         lambda: commit(instance, SetProperty("/a", "v", 2)),
         lambda: instance.node(instance.head(), "/other"),
     ):
-        with pytest.raises(FormatError, match="has format 3"):
+        with pytest.raises(FormatError, match=f"has format {newer}"):
             call()
     instance.close()
     # An instance that holds no lease yet notices when it claims one.
-    with pytest.raises(FormatError, match="has format 3"):
+    with pytest.raises(FormatError, match=f"has format {newer}"):
         commit(reader, SetProperty("/a", "v", 3))
     after = dump(new_store())
     assert (after["nodes"], after["journal"]) == (before["nodes"], before["journal"])
-    set_format(new_store(), 2)
+    set_format(new_store(), newer - 1)
 
 
 def test_damaged_settings_do_not_stop_an_instance(world: World, new_store: Callable[[], Store]) -> None:
@@ -354,9 +387,9 @@ def test_an_upgrade_killed_at_any_call_leaves_the_old_format_or_the_new_one(worl
         except Died:
             pass
         found = old.format()
-        assert found in {1, 2}
+        assert found in {1, old.newest}
         again = old.upgrade()
-        assert (again.before, again.after) == (found, 2)
+        assert (again.before, again.after) == (found, old.newest)
         old.is_whole()
         number += 1
     assert number > 5

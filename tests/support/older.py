@@ -51,7 +51,9 @@ def write(writer: Instance) -> Written:
     committed = [commit(writer, AddNode(f"/n{number}", {"v": number})) for number in range(COMMITTED)]
     begun = writer.begin_branch(writer.head())
     branch = writer.commit_on_branch(begun, OperationList([SetProperty("/n0", "v", "branch")]), "")
-    pending = writer.clock.next(committed[-1])
+    pending = writer.announcements.next(committed[-1], [])
+    if not writer.store.supports_transactions:
+        writer.announcements.announce(pending)
     row = journal_row.begin(b"n" * 16, committed[-1], "never decided")
     writer.store.write(schema.JOURNAL, [Put(schema.revision_key(pending), row)])
     return Written(committed, branch, pending)
@@ -86,6 +88,7 @@ def remove_arrivals(path: Path) -> None:
 def work_as(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Let this process work as a version with another format."""
     monkeypatch.setattr(settings, "FORMAT", number)
+    monkeypatch.setattr(settings, "FORMAT_WITH_ORDER", number)
 
 
 def dump(store: Store) -> dict[str, list[Any]]:

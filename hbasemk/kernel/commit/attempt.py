@@ -28,6 +28,7 @@ from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
@@ -165,9 +166,10 @@ class Attempts(Committing):
         if self._one_transaction.fits(draft, plan):
             conflict = self._resolve(draft, plan, self._in_one_transaction)
         if conflict is None and not draft.decision_arrival:
-            if draft.created is None:
+            is_alone = draft.stage is Stage.ALONE
+            if draft.created is None and not is_alone:
                 self._preparation.create(draft)
-            conflict = self._resolve(draft, plan, self._step_by_step)
+            conflict = self._resolve(draft, plan, self._alone if is_alone else self._step_by_step)
         if conflict is None:
             self._append(draft, plan)
             return draft.revision
@@ -228,19 +230,36 @@ class Attempts(Committing):
             conflict = self._claim(draft, plan, draft.ends)
             if conflict is not None:
                 return conflict
+        # What has been touched is above all marks that matter.
+        respects = 0 if self._read_back.touch(draft, plan) else draft.revision
         draft.touched = plan.changes
-        probes = self._read_back.prepare(draft.view, plan)
+        probes = self._read_back.prepare(draft.view, plan, respects, looks=draft.stage is not Stage.ORDINARY)
         read = self._writing.write(draft, plan, probes.first)
         conflict = self._read_back.validate(draft.revision, draft.view, plan, probes, read)
+        draft.found_others = probes.marks.found_others
         if conflict is not None:
             return conflict
         draft.decision_arrival = self._writing.decide(draft)
+        return None if draft.decision_arrival else _aborted(draft, plan)
+
+    def _alone(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
+        """Run steps 6 to 10 for a row that only this instance has written lately; step by step if another one has."""
+        draft.touched = plan.changes
+        if not self._writing.write_alone(draft, plan):
+            self._sole_rows.lose(plan)
+            draft.stage = Stage.ORDINARY
+            self._preparation.create(draft)
+            return self._step_by_step(draft, plan)
+        # The view is older than the answer, as in a read-back.
+        self._journal.require_readable(draft.view)
+        draft.decision_arrival = self._writing.decide_alone(draft)
         return None if draft.decision_arrival else _aborted(draft, plan)
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         if not self._store.supports_transactions:
             self._announcements.decided(draft.revision)
+            self._sole_rows.record(draft, plan)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         made = draft.decision_arrival if draft.created is None else draft.created
@@ -255,7 +274,7 @@ class Attempts(Committing):
 
     def _abort_if_it_exists(self, draft: Draft) -> bool:
         """Abort the revision if the store may know it, unless it has committed; return whether it has."""
-        if draft.created is None and not draft.reply_lost:
+        if draft.created is None and not draft.reply_lost and not draft.touched:
             return False
         # A transaction writes no cells without the row, so none can arrive after the abort.
         return self._turned_out_committed(draft, clean=not draft.reply_lost or not draft.touched)

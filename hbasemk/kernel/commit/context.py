@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hbasemk.kernel.commit.slots import Slots
+from hbasemk.kernel.commit.sole_rows import SoleRows
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.journal.journal import Journal
@@ -26,6 +27,7 @@ class CommitContext:
     reader: Reader
     outcomes: Outcomes
     slots: Slots
+    sole_rows: SoleRows
 
 
 class Committing:
@@ -40,3 +42,4 @@ class Committing:
         self._reader = context.reader
         self._outcomes = context.outcomes
         self._slots = context.slots
+        self._sole_rows = context.sole_rows

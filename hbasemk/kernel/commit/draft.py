@@ -10,6 +10,7 @@ from hbasemk.format.changes import RowChange
 from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import NewCell
 
@@ -28,7 +29,8 @@ class Draft:
     the slots of the properties, by path and name, that it may adjust; ``collisions`` counts the tries that found other writers
     in them. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply
     to the decision. ``decision_arrival`` is the arrival number of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`:
-    decided, but the number is not known. It is 1 without order.
+    decided, but the number is not known. It is 1 without order. ``stage`` says how the try treats the only row that it changes,
+    ``mark`` is the revision whose mark it expects there, and ``found_others`` says that others have written the row lately.
     """
 
     view: View
@@ -46,6 +48,9 @@ class Draft:
     reply_lost: bool = False
     decision_in_doubt: bool = False
     decision_arrival: int = 0
+    stage: Stage = Stage.ORDINARY
+    mark: int = 0
+    found_others: bool = False
     ends: BranchEnd | None = None
     """Given by a merge: the end of its branch."""
 
@@ -55,7 +60,8 @@ class Draft:
             self.begun(revision)
         self.revision, self.nonce = revision, nonce
         self.created, self.touched = None, ()
-        self.decision_arrival = 0
+        self.decision_arrival = self.mark = 0
+        self.stage, self.found_others = Stage.ORDINARY, False
         self.reply_lost = self.decision_in_doubt = False
 
     def lose_reply(self) -> None:

@@ -11,6 +11,7 @@ from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, TooSlow
 from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import CheckAndWrite, Decision, Put
 
@@ -40,8 +41,21 @@ class Preparation(Committing):
             draft.encoded = changes.encode(plan.changes)
             self._make_id(draft)
         if plan.changes and not orders_writes:
-            self.create(draft)
+            self._sole_rows.choose(draft, plan)
+            if draft.stage is not Stage.ALONE or not self._announce_changes(draft):
+                self.create(draft)
         return plan
+
+    def _announce_changes(self, draft: Draft) -> bool:
+        """Announce the revision with its changes, in place of a journal row; return False if the log has no place for them."""
+        try:
+            if self._announcements.announce_with(draft.revision, draft.encoded[0].value):
+                return True
+        except BaseException:
+            self._outcomes.defer(draft.revision, ())
+            raise
+        draft.stage = Stage.ORDINARY
+        return False
 
     def _use_slots(self, draft: Draft, plan: ChangeSet) -> None:
         self._slots.choose(draft, slots.places(plan))
@@ -114,7 +128,7 @@ class Preparation(Committing):
         except (InvalidRevisionError, TooSlow):
             raise
         except BaseException:
-            self._outcomes.defer(revision, ())
+            self._outcomes.defer(revision, draft.touched)
             raise
 
     def _announce_and_create(self, draft: Draft) -> int:

@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.batches import CELL_BYTES
-from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
 from hbasemk.kernel.commit.context import Committing
+from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
@@ -47,7 +49,8 @@ class _Probe(NamedTuple):
     ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
     ``only_columns`` limits the columns that count (None: all). A version with exactly the bytes in ``created`` does not
     count: it is another first adjust. ``value_bytes`` is the known size of the values. If ``reads`` is given, it says which
-    columns count, and each version of them outside the view does.
+    columns count, and each version of them outside the view does. ``finds_marks`` says that it reads the versions of
+    ``lastRevision`` only for the marks and the names of other writers.
     """
 
     get: Get
@@ -57,6 +60,7 @@ class _Probe(NamedTuple):
     created: Mapping[Column, bytes] = {}
     value_bytes: int = 0
     reads: ReadSet | None = None
+    finds_marks: bool = False
 
     def size(self) -> int:
         """Estimate how many bytes the get returns, which are more than it has itself."""
@@ -71,6 +75,20 @@ class _Observed:
     versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
     slots: list[tuple[str, Column, int]] = field(default_factory=list)
     name_conflict: tuple[str, Column] | None = None
+
+
+@dataclass(slots=True)
+class Marks:
+    """What the read-back of a commit finds in the columns ``lastRevision`` that it does not depend on.
+
+    A mark above ``revision`` belongs to a writer that would not notice this commit (``overtaken``). If the commit ``looks``, it
+    reads all versions from the low bound up; ``found_others`` says that another process has written one of them.
+    """
+
+    revision: int
+    looks: bool
+    overtaken: bool = False
+    found_others: bool = False
 
 
 class _SlotsOf(Container[Column]):
@@ -98,10 +116,16 @@ def _versions_of(depends_on: Iterable[Column], few: int) -> int:
     return ALL_VERSIONS if schema.LAST_REVISION in depends_on else few
 
 
-def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
+def _may_have_marks(row: RowPlan) -> bool:
+    """Return whether a commit must look for marks in a row: it changes an existing node, and does not remove it."""
+    return bool(row.depends_on) and bool(row.cells) and schema.LAST_REVISION not in row.depends_on
+
+
+def _probes_of(plan: ChangeSet, low_bound: int, marks: Marks | None = None) -> list[_Probe]:
     """Return the probes for the columns that a plan depends on.
 
-    They read from the low bound up, except where an older child column matters.
+    They read from the low bound up, except where an older child column matters. With ``marks``, they also read
+    ``lastRevision`` of each row that the plan changes.
     """
     probes: list[_Probe] = []
     few = FEW_VERSIONS + plan.private
@@ -109,9 +133,21 @@ def _probes_of(plan: ChangeSet, low_bound: int) -> list[_Probe]:
         if row.depends_on:
             since = 0 if row.must_be_absent else low_bound
             versions = _versions_of(row.depends_on, few)
-            get = Get(row.key, columns=list(row.depends_on), since=since, versions=versions)
+            columns = list(row.depends_on)
+            finds_marks = marks is not None and _may_have_marks(row)
+            if marks is not None and finds_marks:
+                columns.append(schema.LAST_REVISION)
+                versions = ALL_VERSIONS if marks.looks else versions
+            get = Get(row.key, columns=columns, since=since, versions=versions)
             probes.append(
-                _Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created or {})
+                _Probe(
+                    get,
+                    row.must_be_absent,
+                    row.since,
+                    value_bytes=row.value_bytes,
+                    created=row.created or {},
+                    finds_marks=finds_marks,
+                )
             )
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=few)
@@ -139,11 +175,18 @@ def _deeper(probe: _Probe, columns: Sequence[Column], low_bound: int) -> Iterato
         yield probe._replace(get=get)
 
 
+def _all_touches(get: Get, since: int) -> _Probe:
+    """Return the probe for all versions of ``lastRevision`` in a row from one id up."""
+    further = Get(get.row, columns=[schema.LAST_REVISION], since=since, versions=ALL_VERSIONS)
+    return _Probe(further, finds_marks=True)
+
+
 class Probes(NamedTuple):
     """What a read-back reads, in batches of one call each, and the id below which the view contains every revision."""
 
     low_bound: int
     batches: Sequence[Sequence[_Probe]]
+    marks: Marks
 
     @property
     def first(self) -> list[Get]:
@@ -154,11 +197,40 @@ class Probes(NamedTuple):
 class ReadBack(Committing):
     """The read-back of one instance's commits."""
 
-    def prepare(self, view: View, plan: ChangeSet) -> Probes:
-        """Return what the read-back of a plan reads."""
+    def prepare(self, view: View, plan: ChangeSet, revision: int = 0, *, looks: bool = False) -> Probes:
+        """Return what the read-back of a plan reads; for ``looks`` see :class:`Marks`."""
         low_bound = self._journal.low_bound_for(view)
-        batches = by_size(_probes_of(plan, low_bound), _Probe.size, self._store.batch_rows, self._store.batch_bytes)
-        return Probes(low_bound, list(batches))
+        marks = Marks(revision, looks)
+        respected = marks if revision and not self._store.supports_transactions else None
+        probes = _probes_of(plan, low_bound, respected)
+        return Probes(
+            low_bound, list(by_size(probes, _Probe.size, self._store.batch_rows, self._store.batch_bytes)), marks
+        )
+
+    def touch(self, draft: Draft, plan: ChangeSet) -> bool:
+        """Write the existing rows of a large commit first, and look for marks; return whether it did so.
+
+        While a large commit writes its other rows, the writers of marks then notice it. One round trip. Raises TooSlow if a mark
+        with a higher id is in one of the rows.
+        """
+        if self._store.supports_transactions or len(plan.rows) <= self._store.batch_rows:
+            return False
+        existing = {row.path: row for row in plan.rows if _may_have_marks(row)}
+        if not existing or len(existing) > self._store.batch_rows:
+            return False
+        draft.touched = [change for change in plan.changes if change.path in existing]
+        first = ChangeSet(list(existing.values()), [], [])
+        marks = Marks(draft.revision, looks=False)
+        probes = [_all_touches(Get(row.key), draft.revision) for row in existing.values()]
+        gets = [probe.get for probe in probes]
+        rows = self._store.write_and_read(
+            schema.NODES, first.each_put(draft.revision), gets, durable=False, in_doubt=draft.lose_reply
+        )
+        for probe, row in zip(probes, rows, strict=True):
+            self._find_marks(draft.view, draft.revision, probe.get, row, marks)
+        if marks.overtaken:
+            raise TooSlow
+        return True
 
     def validate(
         self,
@@ -172,9 +244,9 @@ class ReadBack(Committing):
 
         ``revision`` is 0 for a commit that changes nothing; it aborts no other revision. A conflict with ``other`` 0 means
         that a property would have the name of a child. ``read`` has the rows of ``probes.first``, if they were read with the
-        call that wrote the cells.
+        call that wrote the cells. Raises TooSlow if a mark with a higher id is in a row that the commit changes.
         """
-        low_bound, batches = probes or self.prepare(view, plan)
+        low_bound, batches, marks = probes or self.prepare(view, plan)
         observed = _Observed()
         for number, first in enumerate(batches):
             pending: Sequence[_Probe] = first
@@ -183,7 +255,10 @@ class ReadBack(Committing):
             while pending:
                 rows = read or self._store.read(schema.NODES, [probe.get for probe in pending])
                 read = None
-                pending = self._observe(revision, view, low_bound, pending, rows, observed)
+                pending = self._observe(revision, view, low_bound, pending, rows, observed, marks)
+        if marks.overtaken:
+            # The next id is higher than the mark: its writer then notices this commit.
+            raise TooSlow
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
         conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
@@ -229,6 +304,7 @@ class ReadBack(Committing):
         probes: Sequence[_Probe],
         rows: Sequence[Row],
         observed: _Observed,
+        marks: Marks | None = None,
     ) -> list[_Probe]:
         """Collect the versions outside the view; return probes for the columns that need older versions too.
 
@@ -242,9 +318,13 @@ class ReadBack(Committing):
                 self._observe_read(revision, view, probe.reads, row, observed)
                 continue
             seen: dict[Column, int] = {}
+            if probe.finds_marks and marks is not None and self._find_marks(view, low_bound, probe.get, row, marks):
+                incomplete.append(_all_touches(probe.get, low_bound if marks.looks else revision))
             for cell in row.cells:
                 version = cell.timestamp
                 column = (cell.family, cell.qualifier)
+                if probe.finds_marks and column == schema.LAST_REVISION:
+                    continue
                 if probe.only_columns is not None and column not in probe.only_columns:
                     continue
                 if version != revision and self._journal.sees(view, version):
@@ -271,6 +351,24 @@ class ReadBack(Committing):
             if cut_off and probe.get.versions < ALL_VERSIONS:
                 incomplete += _deeper(probe, cut_off, low_bound)
         return incomplete
+
+    def _find_marks(self, view: View, low_bound: int, get: Get, row: Row, marks: Marks) -> bool:
+        """Record the marks in a row; return whether older versions of ``lastRevision`` must be read too."""
+        versions = [cell for cell in row.cells if (cell.family, cell.qualifier) == schema.LAST_REVISION]
+        for cell in versions:
+            version = cell.timestamp
+            if version < low_bound or version == marks.revision or revisions.is_branch(version):
+                continue
+            is_seen = self._journal.sees(view, version)
+            if not is_seen or revisions.machine_of(version) != revisions.machine_of(marks.revision):
+                marks.found_others = True
+            if not is_seen:
+                # An aborted one counts, too: it may be above one that is not. The next id is above all of them.
+                self._clock.observe(version)
+                marks.overtaken = marks.overtaken or (version > marks.revision and schema.is_mark(cell.value))
+        lowest = versions[-1].timestamp if versions else 0
+        cut_off = len(versions) == get.versions < ALL_VERSIONS
+        return cut_off and not marks.overtaken and lowest > (low_bound if marks.looks else marks.revision)
 
     def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:
         """Collect the versions outside the view that change what was read of a row, or its expected version."""

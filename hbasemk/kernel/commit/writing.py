@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hbasemk.format import schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.commit import new_row
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
+from hbasemk.kernel.commit.sole_rows import marked_put
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.fence import unrecorded
+from hbasemk.kernel.journal.news import FLAGS
+from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
 
 
@@ -18,14 +24,44 @@ class Writing(Committing):
 
     def write(self, draft: Draft, plan: ChangeSet, gets: Sequence[Get]) -> list[Row]:
         """Run step 6, and the first read of step 7 with its last call; return the rows of ``gets``."""
+        is_marked = draft.stage is Stage.MARK
         return self._store.write_and_read(
             schema.NODES,
-            plan.each_put(draft.revision),
+            [marked_put(plan, draft.revision)] if is_marked else plan.each_put(draft.revision),
             gets,
             durable=False,
             in_doubt=draft.lose_reply,
             between=self._clock.keep_lease,
         )
+
+    def write_alone(self, draft: Draft, plan: ChangeSet) -> bool:
+        """Write the cells if the newest mark of the row is the expected one, and mark the row; return whether it was.
+
+        False may also mean that the cells are written, and the reply was lost. One round trip.
+        """
+        return self._store.check_and_write(
+            schema.NODES,
+            schema.LAST_REVISION,
+            schema.mark(draft.mark),
+            marked_put(plan, draft.revision),
+            durable=False,
+            in_doubt=draft.lose_reply,
+        )
+
+    def decide_alone(self, draft: Draft) -> int:
+        """Create the journal row as committed; return 1, or 0 if another instance has aborted the revision.
+
+        One round trip, and two if the row exists. Raises as :meth:`decide`.
+        """
+        put = new_row.put(draft, Outcome.COMMITTED)
+        if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, in_doubt=draft.lose_decision):
+            (row,) = journal_rows(self._store, [draft.revision], columns=(schema.NONCE, *FLAGS))
+            if row.aborted:
+                return 0
+            if row.nonce != draft.nonce:
+                raise new_row.issued_twice(draft.revision)
+        self._require_kept(draft)
+        return 1
 
     def decide(self, draft: Draft) -> int:
         """Run step 10 and return the arrival number, or 0 if another instance has aborted the revision.
@@ -36,13 +72,18 @@ class Writing(Committing):
         revision = draft.revision
         if not self._store.supports_transactions:
             is_committed = self._outcomes.decide(revision, schema.ABORT, schema.COMMITTED, draft.lose_decision)
-            if is_committed and self._journal.is_trimmed(revision):
-                # The row may be one that a repeated request has created after the deletion of the real one.
-                draft.lose_decision()
-                raise unrecorded(self._store, revision)
+            if is_committed:
+                self._require_kept(draft)
             return is_committed
         repeat = RepeatCheck(draft)
         put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.YES)])
         decision = Decision(schema.JOURNAL, schema.ABORT, schema.NO, put)
         decided = self._store.write_if(schema.JOURNAL, (), (), repeat, decision, repeat.also, repeat.lost)
         return UNKNOWN_ARRIVAL if repeat.is_committed else decided or 0
+
+    def _require_kept(self, draft: Draft) -> None:
+        """Raise RevisionCollectedError if collectors may have deleted the journal row before its decision."""
+        if self._journal.is_trimmed(draft.revision):
+            # The row may be one that a request has created after the deletion of the real one.
+            draft.lose_decision()
+            raise unrecorded(self._store, draft.revision)

@@ -18,7 +18,7 @@ from hbasemk.kernel.ids.decided_ids import DecidedIds
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import CheckAndWrite, NewCell, Put
+from hbasemk.store.abc import CheckAndWrite, Column, NewCell, Put
 
 RECENT: Final = 48
 """How many decided revisions the log of a busy writer keeps. Readers find older ones in the journal."""
@@ -53,6 +53,8 @@ class Announcements:
         self._open: set[int] = set()
         self._abandoned: list[int] = []
         self._recent = DecidedIds()
+        self._intents: dict[Column, int] = {}
+        self._unsent: dict[Column, NewCell] = {}
         self._bound = 0
         self._acknowledged = 0
         self._acknowledged_time = runtime.monotonic()
@@ -105,13 +107,36 @@ class Announcements:
             if log is not None:
                 self._send(log)
 
-    def _log_with(self, revision: int) -> CheckAndWrite | None:
-        """Return the log that announces a revision; None if it is announced already. The caller holds the lock."""
+    def announce_with(self, revision: int, changes: bytes) -> bool:
+        """Announce a revision together with its changes; return False if the log has no place for them now.
+
+        Then nothing was sent. The revision needs no journal row before its decision: the log shows what it changes. Raises as
+        :meth:`announce`.
+        """
+        with self._state:
+            column = next((one for one in schema.INTENTS if self._intents.get(one) not in self._open), None)
+            if column is None:
+                return False
+            intent = NewCell(*column, changes, revision)
+            self._intents[column] = revision
+            self._unsent[column] = intent
+        with self._sending:
+            log = self._log_with(revision, intent)
+            if log is not None:
+                self._send(log)
+        return True
+
+    def _log_with(self, revision: int, intent: NewCell | None = None) -> CheckAndWrite | None:
+        """Return the log that announces a revision, perhaps with its changes; None if that has been done.
+
+        The caller holds the lock.
+        """
         with self._state:
             if self._nonce != self._lease.nonce or revision not in self._open:
                 # The lease of the revision is over. The present one may be a new one.
                 raise self._lease.lost_error(revisions.machine_of(revision))
-            if revision <= self._acknowledged:
+            is_sent = intent is None or self._unsent.get(intent[:2]) is not intent
+            if revision <= self._acknowledged and is_sent:
                 return None
             self._idle = False
             return self._log()
@@ -187,9 +212,12 @@ class Announcements:
         base, bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
         pending, recent = set(log.found.ids), DecidedIds()
+        # Their changes stay in the log until they are decided.
+        intents = {column: revision for column, revision in log.found.intents.items() if revision in pending}
         # All or nothing: nothing is called in between.
         self._machine, self._base, self._bound, self._acknowledged = machine, base, bound, bound
         self._open, self._recent = pending, recent
+        self._intents, self._unsent = intents, {}
         self._nonce = nonce
 
     def _enters(self, revision: int) -> bool:
@@ -207,7 +235,7 @@ class Announcements:
 
     def _log(self) -> CheckAndWrite:
         """Return the write of the log. If the lease changes before it is sent, the store refuses it."""
-        put = Put(schema.log_key(self._machine), [self._cell()])
+        put = Put(schema.log_key(self._machine), [self._cell(), *self._unsent.values()])
         return CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, self._nonce, put)
 
     def _cell(self) -> NewCell:
@@ -235,4 +263,7 @@ class Announcements:
             if self._nonce == log.expected and written is not None:
                 self._acknowledged = max(self._acknowledged, written)
                 self._acknowledged_time = began
+                for cell in log.put.cells[1:]:
+                    if self._unsent.get(cell[:2]) is cell:
+                        del self._unsent[cell[:2]]
         return created

@@ -131,7 +131,7 @@ class Lease:
 
     def _claim(self) -> None:
         preferred, name = self._runtime.identity()
-        holder = f"{name} (format {kernel_settings.FORMAT})"
+        holder = f"{name} (format {kernel_settings.format_of(self.store)})"
         self.measure()
         for first in range(0, revisions.MAX_MACHINE + 1, PROBES_PER_READ):
             machines = [(preferred + first + n) & revisions.MAX_MACHINE for n in range(PROBES_PER_READ)]
@@ -234,7 +234,7 @@ class Lease:
 
     def _check_settings(self, row: Row) -> None:
         """Stop this instance if the settings show another format; raise SchemaVersionError for a number it does not accept."""
-        error = kernel_settings.format_change(row, self.store.location)
+        error = kernel_settings.format_change(row, self.store)
         if error is not None:
             # The instance may misread what others write.
             self.store.stop(error)

@@ -41,7 +41,7 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
     at = revisions.pack(min(lease.start, revisions.MAX_MS), machine, 0)
     store.write(schema.CLUSTER, [Put(key, [NewCell(*schema.LOG_HOLDER, lease.nonce, at)])])
     while True:
-        own = Get(key, columns=(schema.LOG, schema.LOG_HOLDER))
+        own = Get(key, columns=(schema.LOG, schema.LOG_HOLDER, *schema.INTENTS))
         settings, row = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=READ_TO_TAKE), own])
         found = writer_log.decode(row)
         if found.holder != lease.nonce:

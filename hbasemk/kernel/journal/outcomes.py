@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from hbasemk.errors import ClosedError, RevisionCollectedError, StoreError
-from hbasemk.format import changes, revisions, schema
+from hbasemk.format import changes, revisions, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.damage import Damage
@@ -21,7 +21,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, NewCell, Put
+from hbasemk.store.abc import Column, Get, NewCell, Put
 
 
 class Outcomes:
@@ -128,10 +128,15 @@ class Outcomes:
         self._sweep(revision, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
 
     def _create_aborted(self, revision: int) -> None:
-        put = Put(
-            schema.revision_key(revision),
-            [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)],
-        )
+        cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
+        if not self._store.supports_transactions and not revisions.is_branch(revision):
+            # Its cells may exist, and its row must list them before its writer's log does so no more.
+            key = schema.log_key(revisions.machine_of(revision))
+            (log,) = self._store.read(schema.CLUSTER, [Get(key, columns=schema.INTENTS)])
+            intent = writer_log.changes_of(log, revision)
+            if intent is not None:
+                cells.append(NewCell(schema.DATA, schema.CHANGES, intent))
+        put = Put(schema.revision_key(revision), cells)
         if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
             self.decide(revision, schema.COMMITTED, schema.ABORT)
 

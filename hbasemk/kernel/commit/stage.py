@@ -1,0 +1,24 @@
+"""The stages in which a process finds out that it alone writes a row (:mod:`hbasemk.kernel.commit.sole_rows`)."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Stage(enum.Enum):
+    """How a commit treats the row that it changes.
+
+    Each stage follows the one before if the read-back finds that nobody else has written the row lately. ``ORDINARY``: it
+    writes and reads back what it depends on. ``LOOK``: it also reads back who has written the row. ``MARK``: it also marks the
+    row. ``ALONE``: it writes if the newest mark is this instance's own, and marks the row again.
+    """
+
+    ORDINARY = 0
+    LOOK = 1
+    MARK = 2
+    ALONE = 3
+
+    @property
+    def next(self) -> Stage:
+        """The stage of the next commit to the row."""
+        return Stage(min(self.value + 1, Stage.ALONE.value))

@@ -1,0 +1,288 @@
+"""Commits of a process that alone writes a row, on a store that does not order all writes (decision 62)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.errors import ConflictError
+from hbasemk.format import paths, revisions, schema
+from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel import time_travel
+from hbasemk.kernel.commit import sole_rows
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.commit.writing import Writing
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Get, Store
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
+from tests.support.failing import Died
+from tests.support.runtime import World, open_instance
+
+ALONE = Counter({("check_and_write", schema.CLUSTER): 1, ("check_and_write", schema.NODES): 1})
+"""The calls of a commit of a sole writer, without the creation of its journal row."""
+STAGES = 3
+"""So many commits precede the first one that is written alone."""
+
+
+def commit(instance: Instance, *operations: Operation) -> int:
+    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=1000)
+
+
+def become_sole_writer(instance: Instance, path: str = "/a", name: str = "x") -> None:
+    for number in range(STAGES):
+        commit(instance, SetProperty(path, name, -1 - number))
+
+
+def opened(world: World, store: Store | None = None, **options: bool) -> tuple[Instance, CountingStore, MemoryStore]:
+    """Return an instance with two nodes, its counted store, and the store below it."""
+    shared = MemoryStore(world.clock, **options)
+    counted = CountingStore(shared if store is None else store)
+    instance = open_instance(counted, world, mac=1)
+    commit(instance, AddNode("/a", {"x": 0}), AddNode("/b", {"x": 0}))
+    counted.take()
+    return instance, counted, shared
+
+
+def last_value(store: Store, path: str = "/a") -> bytes:
+    return store.read(schema.NODES, [Get(paths.key(path), columns=(schema.LAST_REVISION,))])[0].cells[0].value
+
+
+def test_a_sole_writer_makes_three_calls(world: World) -> None:
+    instance, counted, _ = opened(world)
+    become_sole_writer(instance)
+    counted.take()
+    for number in range(5):
+        revision = commit(instance, SetProperty("/a", "x", number))
+        assert counted.take() == ALONE + Counter({("check_and_write", schema.JOURNAL): 1})
+        assert last_value(counted) == schema.mark(revision)
+        counted.take()
+    assert instance.require(instance.head(), "/a").properties == {"x": 4}
+
+
+def test_each_row_has_its_own_stage(world: World) -> None:
+    instance, counted, _ = opened(world)
+    become_sole_writer(instance)
+    become_sole_writer(instance, "/b")
+    for path in ("/a", "/b"):
+        counted.take()
+        commit(instance, SetProperty(path, "x", 1))
+        assert counted.take()["check_and_write", schema.NODES] == 1
+
+
+def test_a_store_that_orders_all_writes_has_no_marks(world: World) -> None:
+    instance, counted, _ = opened(world, transactions=True)
+    for number in range(6):
+        commit(instance, SetProperty("/a", "x", number))
+        assert last_value(counted) == schema.TOUCHED
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda number: [Adjust("/a", "n", number)],
+        lambda number: [SetProperty("/a", "x", number), SetProperty("/b", "x", number)],
+        lambda number: [AddNode(f"/a/{number}", {})],
+    ],
+    ids=["an adjust", "two nodes", "a child"],
+)
+def test_other_commits_make_no_marks(make: Callable[[int], list[Operation]], world: World) -> None:
+    instance, counted, _ = opened(world)
+    for number in range(1, 8):
+        commit(instance, *make(number))
+        assert last_value(counted) == schema.TOUCHED
+
+
+def test_a_row_that_another_process_has_written_takes_the_usual_steps(world: World) -> None:
+    instance, counted, shared = opened(world)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    commit(other, SetProperty("/a", "y", 1))
+    counted.take()
+    # This instance has not polled: the compare-and-set tells it.
+    commit(instance, SetProperty("/a", "x", 7))
+    calls = counted.take()
+    assert (calls["check_and_write", schema.NODES], calls["read", schema.NODES]) == (1, 1)
+    instance.poll()
+    assert instance.require(instance.head(), "/a").properties == {"x": 7, "y": 1}
+    # It does not mark the row again before it has found that it is alone.
+    commit(instance, SetProperty("/a", "x", 8))
+    assert last_value(counted) == schema.TOUCHED
+
+
+def test_a_conflict_with_a_sole_writer_is_found(world: World) -> None:
+    instance, _, shared = opened(world)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    view = other.head()
+    other.poll()
+    old = other.head()
+    commit(instance, SetProperty("/a", "x", 7))
+    assert view != old
+    with pytest.raises(ConflictError, match="property 'x' of '?/a"):
+        other.commit_on(old, OperationList([SetProperty("/a", "x", 8)]), "")
+
+
+def test_a_commit_below_a_mark_begins_again_with_a_higher_id(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, _, shared = opened(world)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    other.poll()
+    view = other.head()
+    tried: list[int] = []
+    original = Writing.write
+
+    def write(self: Writing, draft: object, *rest: object) -> object:
+        tried.append(draft.revision)  # type: ignore[attr-defined]
+        if len(tried) == 1:
+            # After the id was made, and before the cells are written.
+            monkeypatch.setattr(Writing, "write", original)
+            world.advance(0.01)
+            commit(instance, SetProperty("/a", "x", 7))
+            monkeypatch.setattr(Writing, "write", write)
+        return original(self, draft, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Writing, "write", write)
+    revision = other.commit_on(view, OperationList([SetProperty("/a", "y", 8)]), "")
+    first, second = tried
+    assert first < int.from_bytes(last_mark(shared)[1:], "big") < second == revision
+    assert other.outcomes.of(first) is Outcome.ABORTED
+    other.poll()
+    assert other.require(other.head(), "/a").properties == {"x": 7, "y": 8}
+
+
+def last_mark(store: Store) -> bytes:
+    get = Get(paths.key("/a"), columns=(schema.LAST_REVISION,), versions=1000)
+    return next(cell.value for cell in store.read(schema.NODES, [get])[0].cells if schema.is_mark(cell.value))
+
+
+def test_a_large_commit_below_a_mark_begins_again_before_it_writes_its_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryStore, "batch_rows", 5)
+    instance, _, shared = opened(world)
+    counted = CountingStore(shared)
+    other = open_instance(counted, world, mac=2)
+    become_sole_writer(instance)
+    other.poll()
+    view = other.head()
+    begun: list[int] = []
+
+    def begins(revision: int) -> None:
+        begun.append(revision)
+        if len(begun) == 1:
+            world.advance(0.01)
+            commit(instance, SetProperty("/a", "x", 7))
+
+    source = OperationList([AddNode(f"/a/{number}", {}) for number in range(20)])
+    counted.take()
+    other.commit_on(view, source, "", begins)
+    assert len(begun) == 2
+    # One call with the row of /a for each id, and five with the 21 rows.
+    assert counted.take()["write", schema.NODES] == 2 + 5
+    other.poll()
+    assert other.reader.children(other.head(), "/a", None, None) == sorted(map(str, range(20)))
+
+
+def test_a_process_waits_longer_after_each_look_that_finds_another_writer(world: World) -> None:
+    instance, counted, shared = opened(world)
+    other = open_instance(shared, world, mac=2)
+    commit(instance, SetProperty("/a", "x", -1))
+    looks: list[int] = []
+    for number in range(40):
+        other.poll()
+        commit(other, SetProperty("/a", "y", number))
+        instance.poll()
+        # The second commit in succession looks at who has written the row lately.
+        commit(instance, SetProperty("/a", "x", number))
+        stage = instance._committer.attempts._sole_rows._rows[paths.key("/a")]
+        looks.append(stage.next_wait)
+        assert last_value(counted) == schema.TOUCHED
+    assert looks == sorted(looks)
+
+
+def test_only_so_many_rows_are_remembered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sole_rows, "MOST_ROWS", 2)
+    instance, _, _ = opened(world)
+    commit(instance, AddNode("/c", {"x": 0}))
+    for path in ("/a", "/b", "/c"):
+        commit(instance, SetProperty(path, "x", 1))
+    assert list(instance._committer.attempts._sole_rows._rows) == [paths.key("/b"), paths.key("/c")]
+
+
+def test_a_log_without_room_takes_the_usual_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, counted, _ = opened(world)
+    become_sole_writer(instance)
+    monkeypatch.setattr(schema, "INTENTS", ())
+    counted.take()
+    commit(instance, SetProperty("/a", "x", 7))
+    assert counted.take()["check_and_write", schema.NODES] == 0
+    assert instance.require(instance.head(), "/a").properties == {"x": 7}
+
+
+class Undecided:
+    """A sole writer that dies after it has written its cells."""
+
+    def __init__(self, world: World) -> None:
+        self.faulty = FaultyStore(MemoryStore(world.clock))
+        self.instance, _, _ = opened(world, self.faulty)
+        become_sole_writer(self.instance)
+        self.decided = self.instance.head().revision
+        self.ms = world.clock()
+        world.advance(0.01)
+
+        def die(call: Call) -> None:
+            if call.method == "check_and_write" and call.table == schema.JOURNAL:
+                raise Died
+
+        self.faulty.before = die
+        with pytest.raises(Died):
+            commit(self.instance, SetProperty("/a", "x", 7))
+        self.faulty.before = lambda _: None
+        (self.revision,) = self.instance.outcomes.deferred
+        self.store = self.faulty.inner
+
+
+def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    other.poll()
+    assert other.journal.pending == {left.revision}
+    assert list(IntegrityCheck(other).run()) == []
+    assert other.require(other.head(), "/a").properties == {"x": -STAGES}
+
+
+def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    world.advance(60)
+    (problem,) = IntegrityCheck(other).run()
+    assert problem.kind == "pending revision of a dead writer"
+    other.poll()
+    other.maintain()
+    assert list(IntegrityCheck(other).run()) == []
+    assert revisions.to_text(left.revision) not in str(left.store.read(schema.NODES, [Get(paths.key("/a"))]))
+    assert other.outcomes.of(left.revision) is Outcome.ABORTED
+
+
+def test_a_rival_aborts_an_undecided_sole_writer_and_keeps_its_changes(world: World) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    commit(other, SetProperty("/a", "x", 8))
+    row = other.outcomes._row(left.revision)
+    assert (row.outcome, [change.path for change in row.changes]) == (Outcome.ABORTED, ["/a"])
+
+
+def test_a_snapshot_by_time_ends_below_a_revision_without_a_row(world: World) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    world.advance(1)
+    later = commit(other, SetProperty("/b", "x", 9))
+    assert later > left.revision
+    world.advance(1)
+    view = time_travel.view_before(other, world.clock())
+    assert view.revision <= left.decided
