@@ -81,8 +81,8 @@ def first_adjust_beside_any_base(patch: pytest.MonkeyPatch) -> None:
 
     original = read_back._probes_of
 
-    def probes(*arguments: Any) -> Any:
-        return [one._replace(created=Any_(one.created)) for one in original(*arguments)]
+    def probes(*arguments: Any, **named: Any) -> Any:
+        return [one._replace(created=Any_(one.created)) for one in original(*arguments, **named)]
 
     patch.setattr(read_back, "_probes_of", probes)
 

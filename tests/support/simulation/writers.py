@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hbasemk.format import values
+from hbasemk.format import paths, values
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit import folds
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
@@ -20,6 +20,8 @@ from hbasemk.kernel.commit.operations import (
     RemoveNode,
     SetProperty,
 )
+from hbasemk.kernel.commit.sole_rows import Known
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.settings import Settings
@@ -27,6 +29,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.simulation import Simulator
 from hbasemk.transaction import Transaction, source_of
 from tests.support.branches import commit_on_branch
+from tests.support.simulation.trees import WITHOUT_MEANING
 
 FOREVER: Final = 1e9
 
@@ -44,9 +47,17 @@ class Prepared(NamedTuple):
 
 
 def prepare(
-    parallel: bool = False, adjusts: bool = False, *, transactions: bool = False, batch_rows: int = 1000
+    parallel: bool = False,
+    adjusts: bool = False,
+    *,
+    marked: bool = False,
+    transactions: bool = False,
+    batch_rows: int = 1000,
 ) -> Prepared:
-    """Create a small tree, a revision after its base, and two branches with one commit; perhaps adjust a property."""
+    """Create a small tree, a revision after its base, and two branches with one commit; perhaps adjust a property.
+
+    ``marked``: the newest revision has marked the row of /a.
+    """
     simulator = Simulator(0, parallel=parallel, transactions=transactions, batch_rows=batch_rows)
     instance = simulator.add("first", lambda _: None).open(wanted=Settings(max_clock_skew_ms=500, lease_ms=2000))
 
@@ -68,6 +79,9 @@ def prepare(
     commit(RemoveNode("/gone"), SetProperty("/a/b", "q", 1))
     if adjusts:
         commit(Adjust("/a", "count", 128))
+    if marked:
+        for value in (1, 2, 3, None):
+            commit(SetProperty("/a", WITHOUT_MEANING, value))
     nodes = instance.nodes(instance.head(), ["/a", "/a/b", "/a/leaf"])
     versions = {path: node.version for path, node in nodes.items() if node is not None}
     return Prepared(simulator.store, base, branch, versions, adjusting, instance.head().revision)
@@ -200,4 +214,41 @@ def _fold(instance: Instance) -> int:
     return instance.commit(make, "", retry_timeout=FOREVER, max_poll_age=RECENT)
 
 
-ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS}
+def _as_sole_writer(stage: Stage, *commits: Sequence[Operation]) -> Callable[[Instance, Prepared], int]:
+    """Commit to /a as the process that has written it last, and found nobody else there; return the last revision.
+
+    ``stage`` is that of the first commit. Where a snapshot is given, only the last commit is made.
+    """
+
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        rows = instance._committer.attempts._sole_rows._rows
+        rows[paths.key("/a")] = Known(prepared.head, stage)
+        revision = 0
+        for operations in commits if isinstance(instance, Instance) else commits[-1:]:
+            revision = on_head(*operations)(instance, prepared)
+        return revision
+
+    return commit
+
+
+SOLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
+    "set alone": _as_sole_writer(Stage.ALONE, [SetProperty("/a", "p", "alone")]),
+    "increment alone": _as_sole_writer(Stage.ALONE, [Increment("/a", "count", 3)]),
+    "mark, then set alone": _as_sole_writer(
+        Stage.MARK,
+        [SetProperty("/a", WITHOUT_MEANING, 1)],
+        [SetProperty("/a", WITHOUT_MEANING, None), SetProperty("/a", "p", "marked")],
+    ),
+    "mark, then increment alone": _as_sole_writer(
+        Stage.MARK,
+        [SetProperty("/a", WITHOUT_MEANING, 1)],
+        [SetProperty("/a", WITHOUT_MEANING, None), Increment("/a", "count", 3)],
+    ),
+    "set alone, then increment alone": _as_sole_writer(
+        Stage.ALONE,
+        [SetProperty("/a", WITHOUT_MEANING, 1)],
+        [SetProperty("/a", WITHOUT_MEANING, None), Increment("/a", "count", 3)],
+    ),
+}
+"""They begin in a state in which the row of /a is marked."""
+ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS}

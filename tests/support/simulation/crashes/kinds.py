@@ -11,6 +11,7 @@ from hbasemk.kernel.commit.operations import (
     RemoveNode,
     SetProperty,
 )
+from hbasemk.kernel.commit.stage import Stage
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.crashes import adjusts, checkpoints, repair
 from tests.support.simulation.crashes.beside_tree import (
@@ -55,6 +56,7 @@ from tests.support.simulation.crashes.commits import (
 )
 from tests.support.simulation.crashes.dead_writers import advance, leave, left_undone, many_revisions, recover
 from tests.support.simulation.crashes.kind import Kind
+from tests.support.simulation.crashes.sole_writers import marked, marked_and_written, set_as
 
 KINDS = [
     Kind("set", commit([SetProperty("/a", "p", "new")])),
@@ -72,6 +74,9 @@ KINDS = [
     Kind("rebase of a branch that adjusts", rebase_on_head, adjusts.branch_that_adjusts, branch_head),
     Kind("fold", adjusts.fold, adjusts.adjusted, changes=False, again=True),
     Kind("beside a change without effect", commit([SetProperty("/a", "p", "new"), Increment("/a/b", "q", 0)])),
+    Kind("set alone", set_as(Stage.ALONE), marked),
+    Kind("set alone, and another has written", set_as(Stage.ALONE, sees_all=False), marked_and_written),
+    Kind("mark a row", set_as(Stage.MARK), marked),
     Kind("add", commit([AddNode("/a/new", {"x": 1})])),
     Kind("remove a leaf", commit([RemoveNode("/a/b/c")])),
     Kind("remove a subtree", commit([RemoveNode("/a")])),

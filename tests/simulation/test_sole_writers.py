@@ -1,0 +1,117 @@
+"""Commits of a process that alone writes a row, beside other writers: their interleavings, and the mutants they must find."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from hbasemk.format import paths, schema
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.writing import Writing
+from hbasemk.store.abc import Get
+from tests.support import proof
+from tests.support.simulation.finding import must_be_found
+from tests.support.simulation.interleavings import WAYS, explore, must_be_found_beside
+from tests.support.simulation.known_seeds import search
+from tests.support.simulation.mutants import sole_rows
+from tests.support.simulation.running import each_run
+from tests.support.simulation.sole_schedules import SoleSchedule
+from tests.support.simulation.writers import ADJUST_KINDS, KINDS, SOLE_KINDS, prepare
+
+OTHERS: Final = [*KINDS, "adjust", "set a number", "remove the node", "remove and add the node"]
+assert set(OTHERS) <= {*KINDS, *ADJUST_KINDS}
+TWICE: Final = [kind for kind in SOLE_KINDS if ", then" in kind]
+"""Kinds of two commits. Beside them, writers are interleaved with at most two preemptions."""
+PAIRS: Final = [*itertools.product(SOLE_KINDS, OTHERS), *itertools.combinations_with_replacement(SOLE_KINDS, 2)]
+
+
+SEEDS: Final = proof.seeds("HBASEMK_SOLE_SEEDS", sample=60, proof=600, chunk=150)
+
+
+def test_the_initial_state_has_a_mark() -> None:
+    prepared = prepare(marked=True)
+    (row,) = prepared.store.read(schema.NODES, [Get(paths.key("/a"), columns=(schema.LAST_REVISION,))])
+    assert row.cells[0].value == schema.mark(prepared.head)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    "case",
+    proof.sampled(
+        list(itertools.product(PAIRS, WAYS)),
+        lambda position, _: position % 29 == 0,
+        lambda case: f"{case[0][0]}, {case[0][1]}, {case[1]}",
+    ),
+)
+def test_a_sole_writer_beside_another_one_in_each_interleaving(case: tuple[tuple[str, str], str]) -> None:
+    kinds, way = case
+    preemptions = 2 if set(TWICE) & set(kinds) else None
+    print(explore(kinds, way, marked=True, preemptions=preemptions))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mutant", "kinds"),
+    [
+        (sole_rows.marks_ignored, ("increment", "mark, then increment alone")),
+        (sole_rows.other_writers_overlooked, ("increment", "mark, then increment alone")),
+        (sole_rows.written_alone_without_compare_and_set, ("increment", "increment alone")),
+        (sole_rows.written_alone_without_compare_and_set, ("increment alone", "increment alone")),
+    ],
+)
+def test_a_mutant_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    must_be_found_beside(mutant, kinds, monkeypatch, marked=True, preemptions=2, ends=2000)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_every_schedule_keeps_the_invariants(seeds: range, faults: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bool] = []
+    original = Writing.write_alone
+
+    def write_alone(self: Writing, draft: Draft, plan: ChangeSet) -> bool:
+        tried.append(original(self, draft, plan))
+        return tried[-1]
+
+    monkeypatch.setattr(Writing, "write_alone", write_alone)
+    commits = 0
+    for schedule in each_run(
+        "HBASEMK_SOLE_SEEDS",
+        seeds,
+        lambda seed: SoleSchedule(seed, faults=faults),
+        note=", with faults" if faults else ", without faults",
+    ):
+        commits += len(schedule.acknowledged)
+    print(f"{commits} commits acknowledged, {sum(tried)} of them alone, {len(tried) - sum(tried)} met another writer")
+    assert len(seeds) < 50 or (sum(tried) > len(seeds) and not all(tried))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mutant",
+    proof.mutants(
+        [
+            sole_rows.marks_ignored,
+            sole_rows.other_writers_overlooked,
+            sole_rows.written_alone_without_compare_and_set,
+            sole_rows.aborted_rows_without_the_changes_of_the_log,
+            sole_rows.changes_of_the_earlier_holder_dropped,
+        ],
+        sample=1,
+    ),
+)
+def test_a_mutant_is_found_by_schedules(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant(monkeypatch)
+    seeds = search("sole writers", mutant.__name__, 2_000)
+    must_be_found(mutant.__name__, lambda seed: SoleSchedule(seed, faults=seed % 2 == 1), seeds)

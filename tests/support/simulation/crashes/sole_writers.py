@@ -1,0 +1,53 @@
+"""Commits of a process that alone writes a row, for crashes at any call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hbasemk.format import paths
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.operations import SetProperty
+from hbasemk.kernel.commit.sole_rows import Known
+from hbasemk.kernel.commit.stage import Stage
+from hbasemk.kernel.instance import Instance
+from tests.support.simulation.crashes.sites import Site
+
+
+def marked(site: Site) -> int:
+    """Mark the row of /a, and leave its properties as they were; return the revision of the mark."""
+    one = site.open(1)
+    for value in (1, 2, 3, None):
+        revision = _commit(one, SetProperty("/a", "mark", value))
+    one.close()
+    return revision
+
+
+def marked_and_written(site: Site) -> int:
+    """Mark the row of /a; then another process changes another property of it, which the first one does not see."""
+    revision = marked(site)
+    other = site.open(1)
+    _commit(other, SetProperty("/a", "unrelated", 1))
+    other.close()
+    return revision
+
+
+def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
+    """Set a property of /a in a stage, as the process that has marked the row.
+
+    Unless it ``sees_all``, it knows nothing that was committed after the mark.
+    """
+
+    def act(site: Site) -> None:
+        instance = site.acting
+        instance._committer.attempts._sole_rows._rows[paths.key("/a")] = Known(site.state, stage)
+        source = OperationList([SetProperty("/a", "p", "new")])
+        if sees_all:
+            _commit(instance, SetProperty("/a", "p", "new"))
+        else:
+            instance.commit_on(instance.at(site.state), source, "")
+
+    return act
+
+
+def _commit(instance: Instance, operation: SetProperty) -> int:
+    return instance.commit(lambda _: OperationList([operation]), "", retry_timeout=5, max_poll_age=0)
