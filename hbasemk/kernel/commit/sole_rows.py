@@ -20,6 +20,8 @@ MOST_ROWS: Final = 4096
 """The rows that one instance remembers."""
 MOST_CHANGES: Final = 4096
 """The longest list of changes, in bytes, that a log shows."""
+MOST_BYTES: Final = 1024 * 1024
+"""The largest cells, in bytes, that a process writes alone: a compare-and-set is one call."""
 LONGEST_WAIT: Final = 64
 """After a look that found other writers, a process does not look again for one own commit to the row, then two, up to this."""
 
@@ -92,6 +94,7 @@ def _is_possible(draft: Draft, plan: ChangeSet) -> bool:
         and draft.ends is None
         and len(draft.encoded) == 1
         and changes.size_of(draft.encoded) <= MOST_CHANGES
+        and plan.size <= MOST_BYTES
     )
 
 

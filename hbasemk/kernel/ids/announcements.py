@@ -114,7 +114,7 @@ class Announcements:
         :meth:`announce`.
         """
         with self._state:
-            column = next((one for one in schema.INTENTS if self._intents.get(one) not in self._open), None)
+            column = next((one for one in schema.INTENTS if self._is_free(one, revision)), None)
             if column is None:
                 return False
             intent = NewCell(*column, changes, revision)
@@ -125,6 +125,11 @@ class Announcements:
             if log is not None:
                 self._send(log)
         return True
+
+    def _is_free(self, column: Column, revision: int) -> bool:
+        """Return whether a column may show the changes of a revision: its present one is decided, and does not hide them."""
+        shown = self._intents.get(column, 0)
+        return shown < revision and shown not in self._open
 
     def _log_with(self, revision: int, intent: NewCell | None = None) -> CheckAndWrite | None:
         """Return the log that announces a revision, perhaps with its changes; None if that has been done.
