@@ -16,7 +16,6 @@ from hbasemk.store.abc import Get
 from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.interleavings import WAYS, explore, must_be_found_beside
-from tests.support.simulation.known_seeds import search
 from tests.support.simulation.mutants import sole_rows
 from tests.support.simulation.running import each_run
 from tests.support.simulation.sole_schedules import SoleSchedule
@@ -96,22 +95,6 @@ def test_every_schedule_keeps_the_invariants(seeds: range, faults: bool, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutant",
-    proof.mutants(
-        [
-            sole_rows.marks_ignored,
-            sole_rows.other_writers_overlooked,
-            sole_rows.written_alone_without_compare_and_set,
-            sole_rows.aborted_rows_without_the_changes_of_the_log,
-            sole_rows.changes_of_the_earlier_holder_dropped,
-        ],
-        sample=1,
-    ),
-)
-def test_a_mutant_is_found_by_schedules(
-    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mutant(monkeypatch)
-    seeds = search("sole writers", mutant.__name__, 2_000)
-    must_be_found(mutant.__name__, lambda seed: SoleSchedule(seed, faults=seed % 2 == 1), seeds)
+def test_schedules_find_a_write_without_compare_and_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    sole_rows.written_alone_without_compare_and_set(monkeypatch)
+    must_be_found("written_alone", lambda seed: SoleSchedule(seed, faults=seed % 2 == 1), range(1000))

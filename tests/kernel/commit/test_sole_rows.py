@@ -9,7 +9,8 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.errors import ConflictError
-from hbasemk.format import paths, revisions, schema
+from hbasemk.format import paths, schema
+from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import time_travel
 from hbasemk.kernel.commit import sole_rows
@@ -17,11 +18,12 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Get, Store
+from hbasemk.store.abc import ALL_VERSIONS, Get, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died
 from tests.support.runtime import World, open_instance
+from tests.support.simulation.mutants import sole_rows as sole_mutants
 
 ALONE = Counter({("check_and_write", schema.CLUSTER): 1, ("check_and_write", schema.NODES): 1})
 """The calls of a commit of a sole writer, without the creation of its journal row."""
@@ -103,7 +105,7 @@ def test_a_row_that_another_process_has_written_takes_the_usual_steps(world: Wor
     become_sole_writer(instance)
     commit(other, SetProperty("/a", "y", 1))
     counted.take()
-    # This instance has not polled: the compare-and-set tells it.
+    # This instance has not polled: the compare-and-set fails.
     commit(instance, SetProperty("/a", "x", 7))
     calls = counted.take()
     assert (calls["check_and_write", schema.NODES], calls["read", schema.NODES]) == (1, 1)
@@ -246,6 +248,11 @@ class Undecided:
         (self.revision,) = self.instance.outcomes.deferred
         self.store = self.faulty.inner
 
+    def has_cells(self) -> bool:
+        """Return whether the store has cells of the revision."""
+        (row,) = self.store.read(schema.NODES, [Get(paths.key("/a"), since=self.revision, versions=ALL_VERSIONS)])
+        return self.revision in {cell.timestamp for cell in row.cells}
+
 
 def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None:
     left = Undecided(world)
@@ -258,6 +265,7 @@ def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None
 
 def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:
     left = Undecided(world)
+    assert left.has_cells()
     other = open_instance(left.store, world, mac=2)
     world.advance(60)
     (problem,) = IntegrityCheck(other).run()
@@ -265,8 +273,21 @@ def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:
     other.poll()
     other.maintain()
     assert list(IntegrityCheck(other).run()) == []
-    assert revisions.to_text(left.revision) not in str(left.store.read(schema.NODES, [Get(paths.key("/a"))]))
+    assert not left.has_cells()
     assert other.outcomes.of(left.revision) is Outcome.ABORTED
+
+
+def test_cells_would_stay_if_the_aborted_row_did_not_list_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    with monkeypatch.context() as patch:
+        sole_mutants.aborted_rows_without_the_changes_of_the_log(patch)
+        world.advance(60)
+        other.poll()
+        other.maintain()
+    assert other.outcomes.of(left.revision) is Outcome.ABORTED
+    assert left.has_cells()
+    other.outcomes.delete_cells(left.revision, [RowChange("/a", CHANGED, ["x"])])
 
 
 def test_a_rival_aborts_an_undecided_sole_writer_and_keeps_its_changes(world: World) -> None:

@@ -66,12 +66,14 @@ def test_a_commit_waits_three_times_for_a_store_with_joint_calls() -> None:
     ]
     store.waits.clear()
     with repository.transaction(base=repository.head) as tx:
-        # The children of a node are looked for by one more read; the last of several writes is joined by the read.
+        # The children of a node are looked for by one more read. The existing node is written first, and its marks are read.
+        # The last of several writes is joined by the read.
         for number in range(1200):
             tx.add(f"/a/{number}")
     assert store.waits == [
         "read nodes",
         "check_and_write journal and check_and_write cluster",
+        "write nodes and read nodes",
         "write nodes",
         "write nodes and read nodes",
         "check_and_write journal",

@@ -16,8 +16,8 @@ from tests.support.simulation.crashes.sites import Site
 def marked(site: Site) -> int:
     """Mark the row of /a, and leave its properties as they were; return the revision of the mark."""
     one = site.open(1)
-    for value in (1, 2, 3, None):
-        revision = _commit(one, SetProperty("/a", "mark", value))
+    _know(one, _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
+    revision = _commit(one, SetProperty("/a", "mark", None))
     one.close()
     return revision
 
@@ -39,7 +39,7 @@ def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
 
     def act(site: Site) -> None:
         instance = site.acting
-        instance._committer.attempts._sole_rows._rows[paths.key("/a")] = Known(site.state, stage)
+        _know(instance, site.state, stage)
         source = OperationList([SetProperty("/a", "p", "new")])
         if sees_all:
             _commit(instance, SetProperty("/a", "p", "new"))
@@ -47,6 +47,11 @@ def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
             instance.commit_on(instance.at(site.state), source, "")
 
     return act
+
+
+def _know(instance: Instance, revision: int, stage: Stage) -> None:
+    """Let an instance know that this revision was its last one to /a, and the stage of the next one."""
+    instance._committer.attempts._sole_rows._rows[paths.key("/a")] = Known(revision, stage)
 
 
 def _commit(instance: Instance, operation: SetProperty) -> int:

@@ -12,7 +12,6 @@ from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_back import Marks, ReadBack
 from hbasemk.kernel.commit.sole_rows import marked_put
 from hbasemk.kernel.commit.writing import Writing
-from hbasemk.kernel.ids.announcements import Announcements
 
 
 def _with_marks(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -35,17 +34,6 @@ def other_writers_overlooked(patch: pytest.MonkeyPatch) -> None:
     _with_marks(patch, "found_others")
 
 
-def only_the_newest_touch_looked_at(patch: pytest.MonkeyPatch) -> None:
-    original = ReadBack._find_marks
-
-    def find(self: ReadBack, view: Any, low_bound: int, get: Any, row: Any, marks: Marks) -> bool:
-        newest = [cell for cell in row.cells if (cell.family, cell.qualifier) == schema.LAST_REVISION][:1]
-        original(self, view, low_bound, get, row._replace(cells=newest), marks)
-        return False
-
-    patch.setattr(ReadBack, "_find_marks", find)
-
-
 def written_alone_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     def write(self: Writing, draft: Draft, plan: ChangeSet) -> bool:
         self._store.write(schema.NODES, [marked_put(plan, draft.revision)], durable=False)
@@ -56,15 +44,3 @@ def written_alone_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
 
 def aborted_rows_without_the_changes_of_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(writer_log, "changes_of", lambda *_: None)
-
-
-def changes_of_the_earlier_holder_dropped(patch: pytest.MonkeyPatch) -> None:
-    adopt = Announcements._adopt
-
-    def forget(self: Announcements) -> None:
-        nonce = self._nonce
-        adopt(self)
-        if self._nonce != nonce:
-            self._intents = {}
-
-    patch.setattr(Announcements, "_adopt", forget)
