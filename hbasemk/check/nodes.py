@@ -291,6 +291,26 @@ class NodesCheck:
             return False
         return status.outcome is not Outcome.PENDING or self._context.is_visible(version)
 
+    def _without_row_yet(self, path: str, key: bytes, version: int, cells: Sequence[Cell]) -> list[Problem] | None:
+        """Return the problems of cells whose revision has got its row meanwhile, or gets it when it is decided.
+
+        None if the revision does not exist.
+        """
+        # The log before the row: if the log shows the changes no more, the revision has been decided, as the row then shows.
+        is_announced = self._context.is_announced_with_changes(version)
+        now = self._context.current_status(version)
+        if now.outcome is Outcome.ABORTED:
+            return list(self._check_uncommitted(path, key, version, now, cells))
+        if now.outcome is not Outcome.ABSENT:
+            return []
+        if not is_announced or self._context.is_visible(version):
+            return None
+        if not self._context.is_lease_over(version):
+            return []
+        what = ", ".join(describe(cell) for cell in cells[:5])
+        detail = f"{what}: its writer's lease has expired, and no instance has decided it yet"
+        return [Problem(kinds.DEAD, path, text(version), detail, kinds.LEFTOVER, repairable=True)]
+
     def _check_uncommitted(
         self, path: str, key: bytes, version: int, status: RevisionStatus, cells: Sequence[Cell]
     ) -> Iterator[Problem]:
@@ -326,15 +346,8 @@ class NodesCheck:
                 f"{what}: written by a branch revision without a row; invisible, and deleted by hbasemk collect --full"
             )
             yield Problem(kinds.NO_ROW, path, text(version), detail, severity)
-        elif absent and (now := self._context.current_status(version)).outcome is not Outcome.ABSENT:
-            # Its writer, another instance, or a repair of another cell, has decided it meanwhile.
-            if now.outcome is Outcome.ABORTED:
-                yield from self._check_uncommitted(path, key, version, now, cells)
-        elif absent and not visible and self._context.is_announced_with_changes(version):
-            # Its row is created when it is decided. The watermark cannot pass it.
-            if self._context.is_lease_over(version):
-                detail = f"{what}: its writer's lease has expired, and no instance has decided it yet"
-                yield Problem(kinds.DEAD, path, text(version), detail, kinds.LEFTOVER, repairable=True)
+        elif absent and (found := self._without_row_yet(path, key, version, cells)) is not None:
+            yield from found
         elif absent:
             detail = f"{what}: written by a revision that does not exist{seen}"
             repairable = not visible and self._context.is_lease_over(version)

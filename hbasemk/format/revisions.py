@@ -60,6 +60,11 @@ def earlier(revision: int, ms: int) -> int:
     return max(ms_of(revision) - ms, 0) << 24
 
 
+def later(revision: int, ms: int) -> int:
+    """Return the lowest id at the time ``ms`` after a revision, at most the last time."""
+    return min(ms_of(revision) + ms, MAX_MS) << 24
+
+
 def machine_of(revision: int) -> int:
     """Return the machine id of the writer."""
     return revision >> 8 & 0xFFFF

@@ -1,7 +1,9 @@
-"""Logs for the revisions of a repository of format 1, in a store that does not order all writes.
+"""The logs of a repository of an older format, in a store that does not order all writes.
 
 Versions with format 1 announced nothing. So the upgrade aborts what is pending above the watermark, and writes a log for each
-machine id that says: up to this id, the journal shows everything. No process uses the repository meanwhile (``upgrade.py``).
+machine id that says: up to this id, the journal shows everything. Versions with format 2 announced their revisions, but ignore
+the marks of sole writers. So the upgrade closes their logs and aborts what is pending: a process that was paused commits
+nothing afterwards. No process uses the repository meanwhile (``upgrade.py``).
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.journal.news import FLAGS
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
@@ -43,3 +46,14 @@ def enter_all(store: RetryingStore, floor: int) -> Entered:
         put = Put(schema.log_key(machine), [writer_log.cell(last, (), last)])
         store.check_and_write(schema.CLUSTER, schema.LOG_HOLDER, None, put)
     return Entered(entered, aborted)
+
+
+def close_all(store: RetryingStore, floor: int) -> Entered:
+    """Close all logs, and then abort all pending trunk revisions above ``floor``. Round trips as :func:`enter_all`."""
+    logs = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=(schema.LOG, schema.LOG_HOLDER))
+    for row in scan_all(store, schema.CLUSTER, logs):
+        machine = schema.log_machine(row.key)
+        log = writer_log.decode(row)
+        if machine is not None and log.is_open:
+            log_holder.close(store, machine, log)
+    return Entered(0, enter_all(store, floor).aborted)

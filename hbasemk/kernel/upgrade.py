@@ -3,8 +3,8 @@
 The upgrade changes no data. It does this:
 
 1. It refuses if the lease of a process has not ended.
-2. If the repository has format 1: in a store that orders all writes it numbers the revisions above the watermark
-   (:class:`Numbering`). In others it enters them into logs (:func:`enter_all`).
+2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`). In others it enters
+   those of format 1 into logs (:func:`enter_all`), and closes the logs of format 2 (:func:`close_all`).
 3. It refuses if a lease has changed since step 1.
 4. It replaces the format in the settings, in one compare-and-set.
 5. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the
@@ -30,7 +30,7 @@ from hbasemk.kernel import settings
 from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, replace_settings
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.leases import all_leases
-from hbasemk.kernel.log_upgrade import enter_all
+from hbasemk.kernel.log_upgrade import close_all, enter_all
 from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -108,13 +108,11 @@ class _Upgrade:
         if Settings.decode(stored, self._store).format == after:
             return Upgraded(after, after)
         numbering = Numbering(self._store, self._runtime)
-        if before > 1:
-            # All revisions are numbered, or entered into logs.
-            pass
-        elif self._store.supports_transactions:
+        if self._store.supports_transactions:
             stored = numbering.run(stored, floor)
         else:
-            numbering.numbered, numbering.aborted = enter_all(self._store, floor)
+            prepare = enter_all if before < 2 else close_all
+            numbering.numbered, numbering.aborted = prepare(self._store, floor)
         new = [record for machine, record in all_leases(self._store).items() if leases.get(machine) != record]
         if new:
             raise self._in_use("began to use it during the upgrade", new)

@@ -123,7 +123,7 @@ def test_the_upgrade_keeps_all_other_settings_and_all_other_rows(old: Old, world
     }
 
 
-def test_an_upgrade_from_format_2_changes_only_the_settings(world: World) -> None:
+def test_an_upgrade_from_format_2_closes_the_logs_and_aborts_what_is_pending(world: World) -> None:
     shared = MemoryStore(world.clock)
     old = Old(world, lambda: copy.copy(shared), before=2)
     for create in (False, True):
@@ -132,12 +132,18 @@ def test_an_upgrade_from_format_2_changes_only_the_settings(world: World) -> Non
     world.advance(OVER)
     before = cells(old.store())
     fields = settings_fields(old.store())
-    assert old.upgrade() == old.done == Upgraded(2, 3)
+    assert old.upgrade() == Upgraded(2, 3, 0, 1)
     after = cells(old.store())
     # To compare the leases with the store's clock, the upgrade measures the clock by a cell of its own.
     clock = (schema.CLUSTER, schema.machine_key(UPGRADING), *schema.CLOCK)
     settings = (schema.CLUSTER, schema.SETTINGS_ROW, *schema.SETTINGS)
-    assert {one for one in {**before, **after} if before.get(one) != after.get(one)} == {settings, clock}
+    log = schema.log_key(revisions.machine_of(old.written.pending))
+    # A process that was paused announces nothing afterwards.
+    holder = (schema.CLUSTER, log, *schema.LOG_HOLDER)
+    assert after[holder].value == schema.CLOSED
+    pending = (schema.JOURNAL, schema.revision_key(old.written.pending), *schema.ABORT)
+    changed = {one for one in {**before, **after} if before.get(one) != after.get(one)}
+    assert changed == {settings, clock, holder, pending}
     assert settings_fields(old.store()) == {**fields, "format": 3}
     old.is_whole()
 

@@ -22,7 +22,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
-from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.deadline import Overtaken, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
@@ -37,6 +37,8 @@ from hbasemk.kernel.reading.cache import MOST_STATES
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
+MARGIN_MS: Final = 20
+"""How far the next id is above the mark of a sole writer, at the first time; then twice as far each time."""
 END_EVERY: Final = 0.005
 """Seconds between two looks at whether the attempts of other threads have ended."""
 TRIES_OF_SLOTS: Final = 16
@@ -111,7 +113,7 @@ class Attempts(Committing):
                     break
         finally:
             if draft.slots:
-                self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision)
+                self._slots.release(draft, committed=isinstance(result, int) and result == draft.revision != 0)
         if not isinstance(result, int):
             self.statistics.conflicts += 1
         return result
@@ -125,13 +127,16 @@ class Attempts(Committing):
             self._outcomes.quietly(lambda: self._preparation.record_loss(draft))
 
     def _run_in_time(self, draft: Draft) -> int | LostAttempt:
-        for _ in range(TRIES_IN_TIME):
+        for tries in range(TRIES_IN_TIME):
             try:
                 return self._try(draft)
-            except TooSlow:
+            except TooSlow as error:
                 # The revision has been aborted, or was never created.
                 draft.revision = 0
                 self.statistics.too_slow += 1
+                if isinstance(error, Overtaken):
+                    # By a margin: meanwhile its writer may have marked the row again, perhaps with a clock that is ahead.
+                    self._clock.observe(revisions.later(error.mark, MARGIN_MS << tries))
             except InvalidRevisionError:
                 # The journal row belongs to another process.
                 raise
@@ -253,7 +258,10 @@ class Attempts(Committing):
         # The view is older than the answer, as in a read-back.
         self._journal.require_readable(draft.view)
         draft.decision_arrival = self._writing.decide_alone(draft)
-        return None if draft.decision_arrival else _aborted(draft, plan)
+        if draft.decision_arrival:
+            return None
+        self._sole_rows.lose(plan)
+        return _aborted(draft, plan)
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""

@@ -199,7 +199,8 @@ class Committer(Committing):
         """Wait until the winning revision is decided, so that the next attempt does not conflict with it again."""
         wait = FIRST_BACK_OFF
         while conflict.pending and self._runtime.monotonic() < deadline:
-            if self._outcomes.of(conflict.other, check=True) is not Outcome.PENDING:
+            # A sole writer creates its row when it decides.
+            if self._outcomes.of(conflict.other, check=True) not in (Outcome.PENDING, Outcome.ABSENT):
                 return
             if self._outcomes.recover_if_over(conflict.other):
                 return

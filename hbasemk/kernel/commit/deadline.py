@@ -18,6 +18,17 @@ class TooSlow(Exception):
     """The id is too old: the watermark has passed it, or another instance has aborted it. A retry uses a new id."""
 
 
+class Overtaken(TooSlow):
+    """A sole writer has marked a row that the commit changes, with the higher id ``mark``.
+
+    The next id must be above its marks.
+    """
+
+    def __init__(self, mark: int) -> None:
+        super().__init__()
+        self.mark = mark
+
+
 def _rows(*columns: Column) -> Sequence[tuple[str, Get]]:
     return (schema.JOURNAL, Get(LAST_ROW, columns=())), (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=columns))
 

@@ -1,7 +1,7 @@
 """Steps 7 to 9 of a commit: read back what it depends on, and resolve each conflict.
 
 A version outside the view appeared after the commit was built. The outcome of a decided revision stands. Of two
-pending revisions the lower id wins (I10); the higher one is aborted by compare-and-set (I4).
+pending revisions the lower id wins (I10); the higher one is aborted by compare-and-set (I4), and so is one without a journal row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.batches import CELL_BYTES
 from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import TooSlow
+from hbasemk.kernel.commit.deadline import Overtaken
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.journal.view import View
@@ -81,13 +81,14 @@ class _Observed:
 class Marks:
     """What the read-back of a commit finds in the columns ``lastRevision`` that it does not depend on.
 
-    A mark above ``revision`` belongs to a writer that would not notice this commit (``overtaken``). If the commit ``looks``, it
-    reads all versions from the low bound up; ``found_others`` says that another process has written one of them.
+    A mark above ``revision`` belongs to a writer that would not notice this commit; ``overtaken`` is the highest one. If the
+    commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that another process has written one
+    of them.
     """
 
     revision: int
     looks: bool
-    overtaken: bool = False
+    overtaken: int = 0
     found_others: bool = False
 
 
@@ -135,9 +136,11 @@ def _probes_of(plan: ChangeSet, low_bound: int, marks: Marks | None = None) -> l
             versions = _versions_of(row.depends_on, few)
             columns = list(row.depends_on)
             finds_marks = marks is not None and _may_have_marks(row)
-            if marks is not None and finds_marks:
+            if marks is not None and finds_marks and marks.looks:
+                probes.append(_all_touches(Get(row.key), low_bound))
+                finds_marks = False
+            elif finds_marks:
                 columns.append(schema.LAST_REVISION)
-                versions = ALL_VERSIONS if marks.looks else versions
             get = Get(row.key, columns=columns, since=since, versions=versions)
             probes.append(
                 _Probe(
@@ -210,8 +213,8 @@ class ReadBack(Committing):
     def touch(self, draft: Draft, plan: ChangeSet) -> bool:
         """Write the existing rows of a large commit first, and look for marks; return whether it did so.
 
-        While a large commit writes its other rows, the writers of marks then notice it. One round trip. Raises TooSlow if a mark
-        with a higher id is in one of the rows.
+        While a large commit writes its other rows, the writers of marks then notice it. One round trip. Raises Overtaken if a
+        mark with a higher id is in one of the rows.
         """
         if self._store.supports_transactions or len(plan.rows) <= self._store.batch_rows:
             return False
@@ -229,7 +232,7 @@ class ReadBack(Committing):
         for probe, row in zip(probes, rows, strict=True):
             self._find_marks(draft.view, draft.revision, probe.get, row, marks)
         if marks.overtaken:
-            raise TooSlow
+            raise Overtaken(marks.overtaken)
         return True
 
     def validate(
@@ -244,7 +247,7 @@ class ReadBack(Committing):
 
         ``revision`` is 0 for a commit that changes nothing; it aborts no other revision. A conflict with ``other`` 0 means
         that a property would have the name of a child. ``read`` has the rows of ``probes.first``, if they were read with the
-        call that wrote the cells. Raises TooSlow if a mark with a higher id is in a row that the commit changes.
+        call that wrote the cells. Raises Overtaken if a mark with a higher id is in a row that the commit changes.
         """
         low_bound, batches, marks = probes or self.prepare(view, plan)
         observed = _Observed()
@@ -257,8 +260,7 @@ class ReadBack(Committing):
                 read = None
                 pending = self._observe(revision, view, low_bound, pending, rows, observed, marks)
         if marks.overtaken:
-            # The next id is higher than the mark: its writer then notices this commit.
-            raise TooSlow
+            raise Overtaken(marks.overtaken)
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
         conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
@@ -365,7 +367,8 @@ class ReadBack(Committing):
             if not is_seen:
                 # An aborted one counts, too: it may be above one that is not. The next id is above all of them.
                 self._clock.observe(version)
-                marks.overtaken = marks.overtaken or (version > marks.revision and schema.is_mark(cell.value))
+                if version > marks.revision and schema.is_mark(cell.value):
+                    marks.overtaken = max(marks.overtaken, version)
         lowest = versions[-1].timestamp if versions else 0
         cut_off = len(versions) == get.versions < ALL_VERSIONS
         return cut_off and not marks.overtaken and lowest > (low_bound if marks.looks else marks.revision)
@@ -394,6 +397,9 @@ class ReadBack(Committing):
                 # It was decided long ago. A view that is readable now contains it if it was committed.
                 self._journal.require_readable(view)
                 continue
+            if outcome is Outcome.ABSENT and not revision and not self._store.supports_transactions:
+                # A commit that changes nothing aborts no sole writer.
+                outcome = Outcome.PENDING
             if outcome is Outcome.ABSENT:
                 outcome = self._outcomes.abort_missing(other)
             if outcome is Outcome.PENDING and self._outcomes.recover_if_over(other):

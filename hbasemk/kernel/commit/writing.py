@@ -55,9 +55,14 @@ class Writing(Committing):
         """
         put = new_row.put(draft, Outcome.COMMITTED)
         if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, in_doubt=draft.lose_decision):
+            # HBase's client may have sent the creation twice, without a sign that it did.
+            was_lost = draft.reply_lost
+            draft.lose_decision()
             (row,) = journal_rows(self._store, [draft.revision], columns=(schema.NONCE, *FLAGS))
             if row.aborted:
+                draft.reply_lost, draft.decision_in_doubt = was_lost, False
                 return 0
+            self._require_kept(draft)
             if row.nonce != draft.nonce:
                 raise new_row.issued_twice(draft.revision)
         self._require_kept(draft)

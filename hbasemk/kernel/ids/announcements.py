@@ -140,6 +140,9 @@ class Announcements:
             if self._nonce != self._lease.nonce or revision not in self._open:
                 # The lease of the revision is over. The present one may be a new one.
                 raise self._lease.lost_error(revisions.machine_of(revision))
+            if intent is not None and self._intents.get(intent[:2]) != revision:
+                # The lease was claimed anew since the column was chosen.
+                raise self._lease.lost_error(revisions.machine_of(revision))
             is_sent = intent is None or self._unsent.get(intent[:2]) is not intent
             if revision <= self._acknowledged and is_sent:
                 return None

@@ -1,7 +1,7 @@
 """Revision outcomes, and the compare-and-sets that decide them.
 
 A commit checks ``abort`` and an abort checks ``committed`` on the same journal row. So a revision is never both, and
-either request may be sent again after a lost reply. If this instance cannot resolve one of its own revisions, it keeps
+either request may be sent again after a lost reply. The commit of a sole writer creates the row. If this instance cannot resolve one of its own revisions, it keeps
 the revision here until it can.
 """
 
@@ -66,13 +66,12 @@ class Outcomes:
         return self._store.check_and_write(schema.JOURNAL, unless, schema.NO, put, in_doubt=in_doubt)
 
     def abort_missing(self, revision: int) -> Outcome:
-        """Make sure that a revision whose cells exist without a journal row can never commit.
+        """Make sure that a revision without a journal row can never commit, unless it has committed meanwhile.
 
         Raises RevisionCollectedError if its row may have been deleted.
         """
         self._journal.require_recorded(revision)
-        self._create_aborted(revision)
-        return self.of(revision)
+        return self._create_aborted(revision)
 
     def abort_other(self, revision: int) -> Outcome:
         """Abort another writer's pending revision unless it has committed; its writer rolls it back."""
@@ -110,8 +109,7 @@ class Outcomes:
             if found is Outcome.ABSENT:
                 self._require_recorded(revision)
                 # The request that creates the row never arrived, or may still arrive. An aborted row makes it fail.
-                self._create_aborted(revision)
-                return Outcome.ABORTED
+                return self._create_aborted(revision)
             if found is not Outcome.PENDING:
                 return found
             # The row has been created meanwhile, so the second attempt can abort it.
@@ -127,7 +125,8 @@ class Outcomes:
         """Delete exactly the cells of an aborted revision of this instance."""
         self._sweep(revision, touched, schema.SWEPT_CLEAN if clean else schema.SWEPT_IN_DOUBT)
 
-    def _create_aborted(self, revision: int) -> None:
+    def _create_aborted(self, revision: int) -> Outcome:
+        """Create the row of a revision as aborted, or abort the one that has come meanwhile; return the outcome."""
         cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
         if not self._store.supports_transactions and not revisions.is_branch(revision):
             # Its cells may exist, and its row must list them before its writer's log does so no more.
@@ -137,8 +136,10 @@ class Outcomes:
             if intent is not None:
                 cells.append(NewCell(schema.DATA, schema.CHANGES, intent))
         put = Put(schema.revision_key(revision), cells)
-        if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
-            self.decide(revision, schema.COMMITTED, schema.ABORT)
+        if self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
+            return Outcome.ABORTED
+        # The row of a sole writer is committed from its creation on.
+        return self.abort_other(revision)
 
     def delete_cells(self, revision: int, touched: Iterable[RowChange]) -> None:
         """Delete exactly the cells of a revision that has certainly not committed."""

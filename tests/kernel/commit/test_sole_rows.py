@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.check import IntegrityCheck
-from hbasemk.errors import ConflictError
+from hbasemk.errors import CommitUnknownError, ConflictError, StoreNotAppliedError
 from hbasemk.format import paths, schema
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import Outcome
@@ -18,7 +18,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import ALL_VERSIONS, Get, Store
+from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died
@@ -307,3 +307,148 @@ def test_a_snapshot_by_time_ends_below_a_revision_without_a_row(world: World) ->
     world.advance(1)
     view = time_travel.view_before(other, world.clock())
     assert view.revision <= left.decided
+
+
+def at_the_decision(faulty: FaultyStore, act: Callable[[Call], None]) -> None:
+    """Call ``act`` before the next creation of a committed journal row, once."""
+
+    def before(call: Call) -> None:
+        if call.method == "check_and_write" and call.table == schema.JOURNAL:
+            faulty.before = lambda _: None
+            act(call)
+
+    faulty.before = before
+
+
+class Gateway(FaultyStore):
+    """A store whose next creation of a journal row goes to ``decide``, with the request as a function."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.decide: Callable[[Callable[[], bool]], bool] | None = None
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        decide = self.decide
+        if decide is None or table != schema.JOURNAL:
+            return super().check_and_write(table, column, expected, put, durable=durable)
+        self.decide = None
+        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
+
+
+def test_a_decision_that_arrives_during_the_abort_is_a_commit(world: World) -> None:
+    gateway = Gateway(MemoryStore(world.clock))
+    instance, _, _ = opened(world, gateway)
+    become_sole_writer(instance)
+    held: list[Callable[[], bool]] = []
+    looked = False
+
+    def hold(request: Callable[[], bool]) -> bool:
+        held.append(request)
+        raise KeyboardInterrupt
+
+    def arrive(call: Call) -> None:
+        # The request that was held arrives between the look at the row and the creation of an aborted one.
+        nonlocal looked
+        if looked and held:
+            assert held.pop()()
+        looked = looked or (call.method, call.table) == ("read", schema.JOURNAL)
+
+    gateway.decide = hold
+    with pytest.raises(KeyboardInterrupt):
+        commit(instance, SetProperty("/a", "x", 7))
+    gateway.before = arrive
+    instance.outcomes.resolve_pending()
+    gateway.before = lambda _: None
+    assert not held
+    instance.poll()
+    assert instance.require(instance.head(), "/a").properties == {"x": 7}
+    assert list(IntegrityCheck(instance).run()) == []
+
+
+def test_an_answer_to_a_repeated_creation_that_cannot_be_read_leaves_the_outcome_unknown(world: World) -> None:
+    gateway = Gateway(MemoryStore(world.clock))
+    instance, _, _ = opened(world, gateway)
+    become_sole_writer(instance)
+
+    def twice(request: Callable[[], bool]) -> bool:
+        # The store's own client sends it twice; the answer to the second request is "exists".
+        assert request()
+        gateway.before = out_of_reach
+        return request()
+
+    def out_of_reach(call: Call) -> None:
+        if call.table == schema.JOURNAL:
+            raise StoreNotAppliedError("refused")
+
+    gateway.decide = twice
+    with pytest.raises(CommitUnknownError):
+        commit(instance, SetProperty("/a", "x", 7))
+    gateway.before = lambda _: None
+    instance.outcomes.resolve_pending()
+    instance.poll()
+    assert instance.require(instance.head(), "/a").properties == {"x": 7}
+
+
+def test_a_commit_that_changes_nothing_aborts_no_sole_writer(world: World) -> None:
+    shared = MemoryStore(world.clock)
+    faulty = FaultyStore(shared)
+    instance, _, _ = opened(world, faulty)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    other.poll()
+
+    def repeat(_: Call) -> None:
+        with pytest.raises(ConflictError):
+            other.commit_on(other.head(), OperationList([SetProperty("/a", "x", -STAGES)]), "")
+
+    at_the_decision(faulty, repeat)
+    revision = commit(instance, SetProperty("/a", "x", 7))
+    assert instance.statistics.conflicts == 0
+    assert instance.outcomes.of(revision) is Outcome.COMMITTED
+
+
+def test_a_sole_writer_that_was_aborted_takes_the_usual_steps(world: World) -> None:
+    shared = MemoryStore(world.clock)
+    faulty = FaultyStore(shared)
+    instance, _, _ = opened(world, faulty)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    other.poll()
+
+    def rival(_: Call) -> None:
+        commit(other, SetProperty("/a", "x", 8))
+
+    at_the_decision(faulty, rival)
+    commit(instance, SetProperty("/a", "x", 9))
+    assert instance.statistics.conflicts == 1
+    assert last_value(shared) == schema.TOUCHED
+    assert instance.require(instance.head(), "/a").properties == {"x": 9}
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 100, 2000])
+def test_a_writer_whose_clock_is_behind_is_not_starved(world: World, ahead_ms: int) -> None:
+    shared = MemoryStore(world.clock)
+    slow, fast = FaultyStore(shared), FaultyStore(shared)
+    one = open_instance(fast, world, mac=1, skew_ms=ahead_ms)
+    commit(one, AddNode("/a", {"x": 0}))
+    other = open_instance(slow, world, mac=2)
+    become_sole_writer(one)
+    number = 0
+
+    def beside(_: Call) -> None:
+        # Before each call of the other process, the sole writer commits again.
+        nonlocal number
+        number += 1
+        world.advance(0.002)
+        commit(one, SetProperty("/a", "x", number))
+
+    slow.before = beside
+    before = other.statistics.too_slow
+    other.poll()
+    commit(other, SetProperty("/a", "y", 1))
+    slow.before = lambda _: None
+    assert other.statistics.too_slow - before <= 4
+    one.poll()
+    assert one.require(one.head(), "/a").properties == {"x": number, "y": 1}
