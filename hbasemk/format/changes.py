@@ -1,7 +1,7 @@
 """The changes of a revision: what is needed to roll it back, to invalidate caches, and to inform watchers.
 
-The journal row, or the log of its writer, contains them before any cell of the revision is written. So an instance that finds the revision of a
-dead writer knows every cell that the writer may have written (I9).
+The journal row, or the log of its writer, contains them before any cell of the revision is written. So an instance that finds
+the revision of a dead writer knows every cell that the writer may have written (I9).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Revision outcomes, and the compare-and-sets that decide them.
 
 A commit checks ``abort`` and an abort checks ``committed`` on the same journal row. So a revision is never both, and
-either request may be sent again after a lost reply. The commit of a sole writer creates the row. If this instance cannot resolve one of its own revisions, it keeps
-the revision here until it can.
+either request may be sent again after a lost reply. The commit of a sole writer creates the row. If this instance cannot
+resolve one of its own revisions, it keeps the revision here until it can.
 """
 
 from __future__ import annotations
