@@ -100,7 +100,7 @@ class Settings:
 
     @classmethod
     def decode(cls, data: bytes, store: Store) -> Settings:
-        """Parse ``data``, the settings cell of a store; raise FormatError for a newer format or damaged data."""
+        """Parse ``data``, the settings cell in ``store``; raise FormatError for a newer format or damaged data."""
         try:
             fields = json.loads(data)
             found = int(fields["format"])
