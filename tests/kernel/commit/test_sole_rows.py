@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk.check import IntegrityCheck
+from hbasemk.check.context import CheckContext
 from hbasemk.errors import CommitUnknownError, ConflictError, StoreNotAppliedError
 from hbasemk.format import paths, schema
 from hbasemk.format.changes import CHANGED, RowChange
@@ -261,6 +262,25 @@ def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None
     assert other.journal.pending == {left.revision}
     assert list(IntegrityCheck(other).run()) == []
     assert other.require(other.head(), "/a").properties == {"x": -STAGES}
+
+
+def test_a_check_beside_the_end_of_a_revision_finds_no_damage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = Undecided(world)
+    other = open_instance(left.store, world, mac=2)
+    original = CheckContext.is_announced_with_changes
+    asked: list[bool] = []
+
+    def is_announced(self: CheckContext, revision: int) -> bool:
+        # The revision ends, and its writer uses the column of its log for another one.
+        left.instance.outcomes.resolve_pending()
+        become_sole_writer(left.instance)
+        commit(left.instance, SetProperty("/a", "x", 8))
+        asked.append(original(self, revision))
+        return asked[-1]
+
+    monkeypatch.setattr(CheckContext, "is_announced_with_changes", is_announced)
+    problems = list(IntegrityCheck(other).run())
+    assert (asked, problems) == ([False], [])
 
 
 def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:

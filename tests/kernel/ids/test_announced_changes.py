@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hbasemk.errors import LeaseLostError, StoreNotAppliedError
@@ -9,7 +11,7 @@ from hbasemk.format import changes, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Get
+from hbasemk.store.abc import CheckAndWrite, Get
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -94,3 +96,21 @@ def test_the_next_holder_keeps_the_changes_of_undecided_revisions(store: MemoryS
     dead.announcements.decided(left[0])
     with pytest.raises(LeaseLostError):
         dead.announcements.announce_with(max(dead.announcements._open), encoded(22))
+
+
+def test_a_column_that_was_chosen_before_a_new_claim_is_not_used(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announcements = open_instance(store, world, mac=1).announcements
+    revision, other = announcements.next(0, []), announcements.next(0, [])
+    # Another thread announces both, and another one adopts the log of a new claim while this one waits.
+    announcements.announce(other)
+    original = Announcements._log_with
+
+    def adopted(self: Announcements, *arguments: Any) -> CheckAndWrite | None:
+        self._intents, self._unsent = {}, {}
+        return original(self, *arguments)
+
+    monkeypatch.setattr(Announcements, "_log_with", adopted)
+    with pytest.raises(LeaseLostError):
+        announcements.announce_with(revision, encoded(1))
