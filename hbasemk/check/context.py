@@ -137,8 +137,8 @@ class CheckContext:
         """Return whether the log of its writer shows the changes of a revision, which then has no row before its decision."""
         if self.store.supports_transactions:
             return False
-        get = Get(schema.log_key(revisions.machine_of(revision)), columns=schema.INTENTS)
-        return writer_log.changes_of(self.read(schema.CLUSTER, [get])[0], revision) is not None
+        (log,) = self.read(schema.CLUSTER, [writer_log.get_changes(revision)])
+        return writer_log.changes_of(log, revision) is not None
 
     # --- revisions ---------------------------------------------------------------------------------------
 

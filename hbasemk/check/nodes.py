@@ -307,8 +307,7 @@ class NodesCheck:
             return None
         if not self._context.is_lease_over(version):
             return []
-        what = ", ".join(describe(cell) for cell in cells[:5])
-        detail = f"{what}: its writer's lease has expired, and no instance has decided it yet"
+        detail = f"{_names(cells)}: its writer's lease has expired, and no instance has decided it yet"
         return [Problem(kinds.DEAD, path, text(version), detail, kinds.LEFTOVER, repairable=True)]
 
     def _check_uncommitted(
@@ -335,7 +334,7 @@ class NodesCheck:
         delete = (Delete(key, [CellVersion(cell.family, cell.qualifier, version) for cell in still]),)
         visible = self._context.is_visible(version)
         severity = kinds.DAMAGE if visible else kinds.LEFTOVER
-        what = ", ".join(describe(cell) for cell in still[:5]) + (", …" if len(still) > 5 else "")
+        what = _names(still)
         seen = "; instances that opened after it show it as committed" if visible else ""
         if absent and self._context.is_trimmed(version):
             detail = f"{what}: written after its revision was swept; invisible, and deleted by hbasemk collect --full"
@@ -388,3 +387,8 @@ def _used_twice(node: _Node, child: Cell, same: Cell) -> Problem:
 
 def _lifeless(path: str, version: int, why: str) -> Problem:
     return Problem(kinds.LIFE, path, text(version), f"it changed a node that did not exist: {why}")
+
+
+def _names(cells: Sequence[Cell]) -> str:
+    """Describe the columns of the first few cells."""
+    return ", ".join(describe(cell) for cell in cells[:5]) + (", …" if len(cells) > 5 else "")

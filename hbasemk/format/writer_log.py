@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
-from hbasemk.store.abc import Cell, Column, NewCell, Row
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Row
 
 
 class WriterLog(NamedTuple):
@@ -61,6 +61,11 @@ def decode(row: Row, above: int = 0) -> WriterLog:
         elif one[:2] in schema.INTENTS:
             intents[one[:2]] = one.timestamp
     return WriterLog(holder, holder_at, base, ids, bound, intents)
+
+
+def get_changes(revision: int) -> Get:
+    """Return the read, in ``cluster``, of the changes that the log of a revision's writer shows; see :func:`changes_of`."""
+    return Get(schema.log_key(revisions.machine_of(revision)), columns=schema.INTENTS)
 
 
 def changes_of(row: Row, revision: int) -> bytes | None:

@@ -31,21 +31,11 @@ def enter_all(store: RetryingStore, floor: int) -> Entered:
 
     A log that has a holder stays as it is: another upgrade has ended, and a process of this version uses the repository.
     """
-    highest: dict[int, int] = {}
-    entered = aborted = 0
-    scan = Scan(schema.revision_key(floor + 1), None, BATCH, columns=FLAGS)
-    for row in journal_row.decode(scan_all(store, schema.JOURNAL, scan)):
-        if row.is_branch:
-            continue
-        if not row.committed and not row.aborted:
-            put = Put(schema.revision_key(row.revision), [NewCell(*schema.ABORT, schema.YES)])
-            aborted += store.check_and_write(schema.JOURNAL, schema.COMMITTED, schema.NO, put)
-        highest[revisions.machine_of(row.revision)] = row.revision
-        entered += 1
-    for machine, last in highest.items():
+    found, aborted = _abort_pending(store, floor)
+    for machine, last in {revisions.machine_of(one): one for one in found}.items():
         put = Put(schema.log_key(machine), [writer_log.cell(last, (), last)])
         store.check_and_write(schema.CLUSTER, schema.LOG_HOLDER, None, put)
-    return Entered(entered, aborted)
+    return Entered(len(found), aborted)
 
 
 def close_all(store: RetryingStore, floor: int) -> Entered:
@@ -56,4 +46,19 @@ def close_all(store: RetryingStore, floor: int) -> Entered:
         log = writer_log.decode(row)
         if machine is not None and log.is_open:
             log_holder.close(store, machine, log)
-    return Entered(0, enter_all(store, floor).aborted)
+    return Entered(0, _abort_pending(store, floor)[1])
+
+
+def _abort_pending(store: RetryingStore, floor: int) -> tuple[list[int], int]:
+    """Abort the pending trunk revisions above ``floor``; return all trunk revisions there, and how many were aborted."""
+    found: list[int] = []
+    aborted = 0
+    scan = Scan(schema.revision_key(floor + 1), None, BATCH, columns=FLAGS)
+    for row in journal_row.decode(scan_all(store, schema.JOURNAL, scan)):
+        if row.is_branch:
+            continue
+        if not row.committed and not row.aborted:
+            put = Put(schema.revision_key(row.revision), [NewCell(*schema.ABORT, schema.YES)])
+            aborted += store.check_and_write(schema.JOURNAL, schema.COMMITTED, schema.NO, put)
+        found.append(row.revision)
+    return found, aborted

@@ -38,7 +38,7 @@ from hbasemk.kernel.reading.cache import MOST_STATES
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
 MARGIN_MS: Final = 20
-"""How far the next id is above the mark of a sole writer, at the first time; then twice as far each time."""
+"""How far above the mark of a sole writer the next id is, the first time. It is twice as far each further time."""
 END_EVERY: Final = 0.005
 """Seconds between two looks at whether the attempts of other threads have ended."""
 TRIES_OF_SLOTS: Final = 16
@@ -235,8 +235,8 @@ class Attempts(Committing):
             conflict = self._claim(draft, plan, draft.ends)
             if conflict is not None:
                 return conflict
-        # What has been touched is above all marks that matter.
-        respects = 0 if self._read_back.touch(draft, plan) else draft.revision
+        # What the first part has written is above all marks that matter.
+        respects = 0 if self._write_first_part(draft, plan) else draft.revision
         draft.touched = plan.changes
         probes = self._read_back.prepare(draft.view, plan, respects, looks=draft.stage is not Stage.ORDINARY)
         read = self._writing.write(draft, plan, probes.first)
@@ -246,6 +246,19 @@ class Attempts(Committing):
             return conflict
         draft.decision_arrival = self._writing.decide(draft)
         return None if draft.decision_arrival else _aborted(draft, plan)
+
+    def _write_first_part(self, draft: Draft, plan: ChangeSet) -> bool:
+        """Write the existing rows of a large commit, and look for marks there; return whether there is such a part.
+
+        One round trip. Raises Overtaken if a mark with a higher id is in one of the rows.
+        """
+        part = self._read_back.first_part(plan)
+        if part is None:
+            return False
+        draft.touched = part.changes
+        gets, require_none_above = self._read_back.marks_of(draft.view, draft.revision, part)
+        require_none_above(self._writing.write(draft, part, gets))
+        return True
 
     def _alone(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Run steps 6 to 10 for a row that only this instance has written lately; step by step if another one has."""

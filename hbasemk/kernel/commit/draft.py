@@ -30,7 +30,7 @@ class Draft:
     in them. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply
     to the decision. ``decision_arrival`` is the arrival number of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`:
     decided, but the number is not known. It is 1 without order. ``stage`` says how the try treats the only row that it changes,
-    ``mark`` is the revision whose mark it expects there, and ``found_others`` says that others have written the row lately.
+    and ``found_others`` that others have written the row lately.
     """
 
     view: View
@@ -49,7 +49,6 @@ class Draft:
     decision_in_doubt: bool = False
     decision_arrival: int = 0
     stage: Stage = Stage.ORDINARY
-    mark: int = 0
     found_others: bool = False
     ends: BranchEnd | None = None
     """Given by a merge: the end of its branch."""
@@ -60,7 +59,7 @@ class Draft:
             self.begun(revision)
         self.revision, self.nonce = revision, nonce
         self.created, self.touched = None, ()
-        self.decision_arrival = self.mark = 0
+        self.decision_arrival = 0
         self.stage, self.found_others = Stage.ORDINARY, False
         self.reply_lost = self.decision_in_doubt = False
 

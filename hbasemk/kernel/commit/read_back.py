@@ -16,7 +16,6 @@ from hbasemk.kernel.batches import CELL_BYTES
 from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import Overtaken
-from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_set import ReadSet
 from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Row
@@ -43,14 +42,34 @@ class Conflict:
     slots: Sequence[tuple[str, Column, int]] = ()
 
 
+@dataclass(slots=True)
+class Marks:
+    """What the read-back of a commit finds in the columns ``lastRevision`` that it does not depend on.
+
+    A mark above ``revision`` belongs to a writer that would not notice this commit; ``overtaken`` is the highest one. If the
+    commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that another process has written one
+    of them.
+    """
+
+    revision: int
+    looks: bool
+    overtaken: int = 0
+    found_others: bool = False
+
+    def require_none_above(self) -> None:
+        """Raise Overtaken if a mark is above the revision."""
+        if self.overtaken:
+            raise Overtaken(self.overtaken)
+
+
 class _Probe(NamedTuple):
     """One get of the read-back, and how to judge its cells.
 
     ``must_be_absent`` holds child columns that must list no child in the node's life, which began in ``since``.
     ``only_columns`` limits the columns that count (None: all). A version with exactly the bytes in ``created`` does not
     count: it is another first adjust. ``value_bytes`` is the known size of the values. If ``reads`` is given, it says which
-    columns count, and each version of them outside the view does. ``finds_marks`` says that it reads the versions of
-    ``lastRevision`` only for the marks and the names of other writers.
+    columns count, and each version of them outside the view does. If ``marks`` is given, it collects what the versions of
+    ``lastRevision`` show, and these versions are no conflicts by themselves.
     """
 
     get: Get
@@ -60,7 +79,7 @@ class _Probe(NamedTuple):
     created: Mapping[Column, bytes] = {}
     value_bytes: int = 0
     reads: ReadSet | None = None
-    finds_marks: bool = False
+    marks: Marks | None = None
 
     def size(self) -> int:
         """Estimate how many bytes the get returns, which are more than it has itself."""
@@ -75,21 +94,6 @@ class _Observed:
     versions: dict[int, tuple[str, Column]] = field(default_factory=dict)
     slots: list[tuple[str, Column, int]] = field(default_factory=list)
     name_conflict: tuple[str, Column] | None = None
-
-
-@dataclass(slots=True)
-class Marks:
-    """What the read-back of a commit finds in the columns ``lastRevision`` that it does not depend on.
-
-    A mark above ``revision`` belongs to a writer that would not notice this commit; ``overtaken`` is the highest one. If the
-    commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that another process has written one
-    of them.
-    """
-
-    revision: int
-    looks: bool
-    overtaken: int = 0
-    found_others: bool = False
 
 
 class _SlotsOf(Container[Column]):
@@ -135,23 +139,15 @@ def _probes_of(plan: ChangeSet, low_bound: int, marks: Marks | None = None) -> l
             since = 0 if row.must_be_absent else low_bound
             versions = _versions_of(row.depends_on, few)
             columns = list(row.depends_on)
-            finds_marks = marks is not None and _may_have_marks(row)
-            if marks is not None and finds_marks and marks.looks:
-                probes.append(_all_touches(Get(row.key), low_bound))
-                finds_marks = False
-            elif finds_marks:
+            found = marks if marks is not None and _may_have_marks(row) else None
+            if found is not None and found.looks:
+                probes.append(_all_touches(row.key, low_bound, found))
+                found = None
+            elif found is not None:
                 columns.append(schema.LAST_REVISION)
             get = Get(row.key, columns=columns, since=since, versions=versions)
-            probes.append(
-                _Probe(
-                    get,
-                    row.must_be_absent,
-                    row.since,
-                    value_bytes=row.value_bytes,
-                    created=row.created or {},
-                    finds_marks=finds_marks,
-                )
-            )
+            probe = _Probe(get, row.must_be_absent, row.since, value_bytes=row.value_bytes, created=row.created or {})
+            probes.append(probe if found is None else probe._replace(marks=found))
         if row.name_probe:
             get = Get(row.key, families=(schema.DATA,), since=low_bound, versions=few)
             probes.append(_Probe(get, only_columns=row.name_probe))
@@ -178,10 +174,10 @@ def _deeper(probe: _Probe, columns: Sequence[Column], low_bound: int) -> Iterato
         yield probe._replace(get=get)
 
 
-def _all_touches(get: Get, since: int) -> _Probe:
+def _all_touches(key: bytes, since: int, marks: Marks) -> _Probe:
     """Return the probe for all versions of ``lastRevision`` in a row from one id up."""
-    further = Get(get.row, columns=[schema.LAST_REVISION], since=since, versions=ALL_VERSIONS)
-    return _Probe(further, finds_marks=True)
+    get = Get(key, columns=[schema.LAST_REVISION], since=since, versions=ALL_VERSIONS)
+    return _Probe(get, marks=marks)
 
 
 class Probes(NamedTuple):
@@ -210,30 +206,32 @@ class ReadBack(Committing):
             low_bound, list(by_size(probes, _Probe.size, self._store.batch_rows, self._store.batch_bytes)), marks
         )
 
-    def touch(self, draft: Draft, plan: ChangeSet) -> bool:
-        """Write the existing rows of a large commit first, and look for marks; return whether it did so.
+    def first_part(self, plan: ChangeSet) -> ChangeSet | None:
+        """Return the existing rows of a large commit, which it writes first; None if it is not large, or has too many of them.
 
-        While a large commit writes its other rows, the writers of marks then notice it. One round trip. Raises Overtaken if a
-        mark with a higher id is in one of the rows.
+        While it writes its other rows, the writers of marks then notice it.
         """
         if self._store.supports_transactions or len(plan.rows) <= self._store.batch_rows:
-            return False
+            return None
         existing = {row.path: row for row in plan.rows if _may_have_marks(row)}
         if not existing or len(existing) > self._store.batch_rows:
-            return False
-        draft.touched = [change for change in plan.changes if change.path in existing]
-        first = ChangeSet(list(existing.values()), [], [])
-        marks = Marks(draft.revision, looks=False)
-        probes = [_all_touches(Get(row.key), draft.revision) for row in existing.values()]
-        gets = [probe.get for probe in probes]
-        rows = self._store.write_and_read(
-            schema.NODES, first.each_put(draft.revision), gets, durable=False, in_doubt=draft.lose_reply
-        )
-        for probe, row in zip(probes, rows, strict=True):
-            self._find_marks(draft.view, draft.revision, probe.get, row, marks)
-        if marks.overtaken:
-            raise Overtaken(marks.overtaken)
-        return True
+            return None
+        return ChangeSet(list(existing.values()), [one for one in plan.changes if one.path in existing], [])
+
+    def marks_of(self, view: View, revision: int, part: ChangeSet) -> tuple[list[Get], Callable[[Sequence[Row]], None]]:
+        """Return the gets of ``lastRevision`` in the rows of :meth:`first_part`, and a function that judges their rows.
+
+        The function raises Overtaken if one of the rows has a mark with a higher id.
+        """
+        marks = Marks(revision, looks=False)
+        gets = [_all_touches(row.key, revision, marks).get for row in part.rows]
+
+        def require_none_above(rows: Sequence[Row]) -> None:
+            for row in rows:
+                self._find_marks(view, revision, ALL_VERSIONS, row, marks)
+            marks.require_none_above()
+
+        return gets, require_none_above
 
     def validate(
         self,
@@ -258,9 +256,8 @@ class ReadBack(Committing):
             while pending:
                 rows = read or self._store.read(schema.NODES, [probe.get for probe in pending])
                 read = None
-                pending = self._observe(revision, view, low_bound, pending, rows, observed, marks)
-        if marks.overtaken:
-            raise Overtaken(marks.overtaken)
+                pending = self._observe(revision, view, low_bound, pending, rows, observed)
+        marks.require_none_above()
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
         conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
@@ -306,7 +303,6 @@ class ReadBack(Committing):
         probes: Sequence[_Probe],
         rows: Sequence[Row],
         observed: _Observed,
-        marks: Marks | None = None,
     ) -> list[_Probe]:
         """Collect the versions outside the view; return probes for the columns that need older versions too.
 
@@ -320,12 +316,13 @@ class ReadBack(Committing):
                 self._observe_read(revision, view, probe.reads, row, observed)
                 continue
             seen: dict[Column, int] = {}
-            if probe.finds_marks and marks is not None and self._find_marks(view, low_bound, probe.get, row, marks):
-                incomplete.append(_all_touches(probe.get, low_bound if marks.looks else revision))
+            marks = probe.marks
+            if marks is not None and self._find_marks(view, low_bound, probe.get.versions, row, marks):
+                incomplete.append(_all_touches(row.key, revision, marks))
             for cell in row.cells:
                 version = cell.timestamp
                 column = (cell.family, cell.qualifier)
-                if probe.finds_marks and column == schema.LAST_REVISION:
+                if marks is not None and column == schema.LAST_REVISION:
                     continue
                 if probe.only_columns is not None and column not in probe.only_columns:
                     continue
@@ -354,8 +351,8 @@ class ReadBack(Committing):
                 incomplete += _deeper(probe, cut_off, low_bound)
         return incomplete
 
-    def _find_marks(self, view: View, low_bound: int, get: Get, row: Row, marks: Marks) -> bool:
-        """Record the marks in a row; return whether older versions of ``lastRevision`` must be read too."""
+    def _find_marks(self, view: View, low_bound: int, most: int, row: Row, marks: Marks) -> bool:
+        """Record the marks in a row; return whether older versions than the ``most`` that were read must be read too."""
         versions = [cell for cell in row.cells if (cell.family, cell.qualifier) == schema.LAST_REVISION]
         for cell in versions:
             version = cell.timestamp
@@ -369,9 +366,8 @@ class ReadBack(Committing):
                 self._clock.observe(version)
                 if version > marks.revision and schema.is_mark(cell.value):
                     marks.overtaken = max(marks.overtaken, version)
-        lowest = versions[-1].timestamp if versions else 0
-        cut_off = len(versions) == get.versions < ALL_VERSIONS
-        return cut_off and not marks.overtaken and lowest > (low_bound if marks.looks else marks.revision)
+        is_cut_off = bool(versions) and len(versions) == most < ALL_VERSIONS
+        return is_cut_off and not marks.overtaken and versions[-1].timestamp > marks.revision
 
     def _observe_read(self, revision: int, view: View, reads: ReadSet, row: Row, observed: _Observed) -> None:
         """Collect the versions outside the view that change what was read of a row, or its expected version."""

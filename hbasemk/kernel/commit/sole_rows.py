@@ -7,8 +7,7 @@ read-back, and creates its journal row when it is decided. Other writers respect
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hbasemk.format import changes, schema
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -23,11 +22,11 @@ MOST_CHANGES: Final = 4096
 MOST_BYTES: Final = 1024 * 1024
 """The largest cells, in bytes, that a process writes alone: a compare-and-set is one call."""
 LONGEST_WAIT: Final = 64
-"""After a look that found other writers, a process does not look again for one own commit to the row, then two, up to this."""
+"""If a process has found another writer of a row, it makes one own commit to the row before it looks again; the next time two,
+and so on up to this."""
 
 
-@dataclass(slots=True)
-class Known:
+class Known(NamedTuple):
     """The last commit of this instance to a row, the stage of the next one, and how many commits wait before a look."""
 
     revision: int
@@ -35,48 +34,52 @@ class Known:
     waits: int = 0
     next_wait: int = 1
 
+    def beside_others(self, revision: int) -> Known:
+        """Return what is known after ``revision``, if another process has written the row, too."""
+        return Known(revision, Stage.LOOK, self.next_wait, min(self.next_wait * 2, LONGEST_WAIT))
+
 
 class SoleRows:
-    """The rows that one instance has written last. Thread-safe."""
+    """The rows that one instance has written last. Thread-safe: an entry never changes, and another one replaces it."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, Known] = {}
 
     def choose(self, draft: Draft, plan: ChangeSet) -> None:
-        """Choose the stage of a commit: ``draft.stage``, and for ``ALONE`` the mark that it expects in ``draft.mark``."""
-        draft.stage, draft.mark = Stage.ORDINARY, 0
+        """Choose the stage of a commit."""
+        draft.stage = Stage.ORDINARY
         if not _is_possible(draft, plan):
             return
         known = self._rows.get(plan.rows[0].key)
         base = plan.after[0].base
         # If the view shows a later revision of another process, this one is not the sole writer.
-        if known is not None and base is not None and known.revision == base.revision:
-            draft.stage = Stage.ORDINARY if known.waits else known.stage
-            draft.mark = known.revision if draft.stage is Stage.ALONE else 0
+        if known is not None and not known.waits and base is not None and known.revision == base.revision:
+            draft.stage = known.stage
 
     def record(self, draft: Draft, plan: ChangeSet) -> None:
         """Record a commit that has succeeded."""
         if not _is_possible(draft, plan):
             return
-        key = plan.rows[0].key
+        key, revision = plan.rows[0].key, draft.revision
         known = self._rows.pop(key, None)
-        entry = Known(draft.revision, Stage.LOOK)
-        if known is not None and draft.stage is Stage.ORDINARY:
-            entry.waits, entry.next_wait = max(known.waits - 1, 0), known.next_wait
-        elif known is not None and draft.found_others:
-            entry.waits, entry.next_wait = known.next_wait, min(known.next_wait * 2, LONGEST_WAIT)
-        elif known is not None:
-            entry.stage, entry.next_wait = draft.stage.next, known.next_wait
+        if known is None:
+            entry = Known(revision, Stage.LOOK)
+        elif draft.stage is Stage.ORDINARY:
+            entry = Known(revision, Stage.LOOK, max(known.waits - 1, 0), known.next_wait)
+        elif draft.found_others:
+            entry = known.beside_others(revision)
+        else:
+            entry = Known(revision, draft.stage.next, 0, known.next_wait)
         if len(self._rows) >= MOST_ROWS:
             self._rows.pop(next(iter(self._rows), b""), None)
         self._rows[key] = entry
 
     def lose(self, plan: ChangeSet) -> None:
         """Record that another process has written the row of a plan."""
-        known = self._rows.get(plan.rows[0].key)
+        key = plan.rows[0].key
+        known = self._rows.get(key)
         if known is not None:
-            known.stage, known.waits = Stage.LOOK, known.next_wait
-            known.next_wait = min(known.next_wait * 2, LONGEST_WAIT)
+            self._rows[key] = known.beside_others(known.revision)
 
 
 def _is_possible(draft: Draft, plan: ChangeSet) -> bool:

@@ -9,8 +9,8 @@ class Stage(enum.Enum):
     """How a commit treats the row that it changes.
 
     Each stage follows the one before if the read-back finds that nobody else has written the row lately. ``ORDINARY``: it
-    writes and reads back what it depends on. ``LOOK``: it also reads back who has written the row. ``MARK``: it also marks the
-    row. ``ALONE``: it writes if the newest mark is this instance's own, and marks the row again.
+    writes, and reads back the columns that it depends on. ``LOOK``: it also reads back which revisions have written the row.
+    ``MARK``: it also marks the row. ``ALONE``: it writes if the row still has this instance's mark, and marks the row again.
     """
 
     ORDINARY = 0

@@ -35,14 +35,16 @@ class Writing(Committing):
         )
 
     def write_alone(self, draft: Draft, plan: ChangeSet) -> bool:
-        """Write the cells if the newest mark of the row is the expected one, and mark the row; return whether it was.
+        """Write the cells and a new mark if the row still has the mark of the view's revision; return whether it had.
 
         False may also mean that the cells are written, and the reply was lost. One round trip.
         """
+        base = plan.after[0].base
+        assert base is not None
         return self._store.check_and_write(
             schema.NODES,
             schema.LAST_REVISION,
-            schema.mark(draft.mark),
+            schema.mark(base.revision),
             marked_put(plan, draft.revision),
             durable=False,
             in_doubt=draft.lose_reply,
@@ -53,19 +55,18 @@ class Writing(Committing):
 
         One round trip, and two if the row exists. Raises as :meth:`decide`.
         """
-        put = new_row.put(draft, Outcome.COMMITTED)
+        put, found = new_row.put(draft, Outcome.COMMITTED), None
         if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, in_doubt=draft.lose_decision):
             # HBase's client may have sent the creation twice, without a sign that it did.
             was_lost = draft.reply_lost
             draft.lose_decision()
-            (row,) = journal_rows(self._store, [draft.revision], columns=(schema.NONCE, *FLAGS))
-            if row.aborted:
+            (found,) = journal_rows(self._store, [draft.revision], columns=(schema.NONCE, *FLAGS))
+            if found.aborted:
                 draft.reply_lost, draft.decision_in_doubt = was_lost, False
                 return 0
-            self._require_kept(draft)
-            if row.nonce != draft.nonce:
-                raise new_row.issued_twice(draft.revision)
         self._require_kept(draft)
+        if found is not None and found.nonce != draft.nonce:
+            raise new_row.issued_twice(draft.revision)
         return 1
 
     def decide(self, draft: Draft) -> int:

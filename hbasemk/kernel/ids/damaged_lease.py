@@ -13,10 +13,10 @@ from hbasemk.format import journal_row, revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.kernel.settings import FORMAT, Settings
+from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, NewCell, Put, Scan
 
-HOLDER: Final = f"unknown: a repair replaced a damaged lease (format {FORMAT})"
+HOLDER: Final = "unknown: a repair replaced a damaged lease (format {})"
 
 
 def replace(store: RetryingStore, settings: Settings, lease: Lease, machine: int) -> LeaseRecord | None:
@@ -35,7 +35,7 @@ def replace(store: RetryingStore, settings: Settings, lease: Lease, machine: int
         return None
     skew = settings.max_clock_skew_ms
     latest = max(lease.time() + skew, *map(revisions.ms_of, _highest_ids(store, machine)))
-    new = LeaseRecord(0, latest + settings.lease_ms + skew, bytes(16), HOLDER)
+    new = LeaseRecord(0, latest + settings.lease_ms + skew, bytes(16), HOLDER.format(settings.format))
     put = Put(row.key, [NewCell(*schema.LEASE, new.encode())])
     return new if store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put) else None
 

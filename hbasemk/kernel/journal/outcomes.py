@@ -21,7 +21,7 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Column, Get, NewCell, Put
+from hbasemk.store.abc import Column, NewCell, Put
 
 
 class Outcomes:
@@ -130,8 +130,7 @@ class Outcomes:
         cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
         if not self._store.supports_transactions and not revisions.is_branch(revision):
             # Its cells may exist, and its row must list them before its writer's log does so no more.
-            key = schema.log_key(revisions.machine_of(revision))
-            (log,) = self._store.read(schema.CLUSTER, [Get(key, columns=schema.INTENTS)])
+            (log,) = self._store.read(schema.CLUSTER, [writer_log.get_changes(revision)])
             intent = writer_log.changes_of(log, revision)
             if intent is not None:
                 cells.append(NewCell(schema.DATA, schema.CHANGES, intent))

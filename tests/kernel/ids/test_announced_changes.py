@@ -10,8 +10,7 @@ from hbasemk.errors import LeaseLostError, StoreNotAppliedError
 from hbasemk.format import changes, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.kernel.ids.announcements import Announcements
-from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import CheckAndWrite, Get
+from hbasemk.store.abc import CheckAndWrite
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -24,10 +23,10 @@ def encoded(number: int) -> bytes:
     return changes.encode([RowChange(f"/n{number}", changes.CHANGED)])[0].value
 
 
-def shown(store: MemoryStore, instance: Instance, revision: int) -> bytes | None:
+def shown(store: MemoryStore, revision: int) -> bytes | None:
     """Return the changes of a revision that its writer's log shows."""
-    get = Get(schema.log_key(instance.lease.machine), columns=schema.INTENTS)
-    return writer_log.changes_of(store.read(schema.CLUSTER, [get])[0], revision)
+    (log,) = store.read(schema.CLUSTER, [writer_log.get_changes(revision)])
+    return writer_log.changes_of(log, revision)
 
 
 def announced(announcements: Announcements, number: int) -> int:
@@ -39,14 +38,14 @@ def announced(announcements: Announcements, number: int) -> int:
 def test_the_log_shows_the_changes_of_every_undecided_revision(store: MemoryStore, world: World) -> None:
     instance = open_instance(store, world, mac=1)
     made = {announced(instance.announcements, number): encoded(number) for number in range(PLACES)}
-    assert {one: shown(store, instance, one) for one in made} == made
+    assert {one: shown(store, one) for one in made} == made
     # There is no more room until one of them is decided.
     further = instance.announcements.next(0, [])
     assert not instance.announcements.announce_with(further, encoded(21))
     instance.announcements.decided(min(made))
     assert instance.announcements.announce_with(further, encoded(21))
-    assert shown(store, instance, further) == encoded(21)
-    assert shown(store, instance, max(made)) == made[max(made)]
+    assert shown(store, further) == encoded(21)
+    assert shown(store, max(made)) == made[max(made)]
 
 
 def test_changes_are_not_hidden_by_those_of_a_decided_revision_with_a_higher_id(
@@ -75,10 +74,10 @@ def test_a_failed_announcement_with_changes_is_sent_with_the_next_one(world: Wor
     faulty.before = refuse
     with pytest.raises(StoreNotAppliedError):
         instance.announcements.announce_with(revision, encoded(23))
-    assert shown(shared, instance, revision) is None
+    assert shown(shared, revision) is None
     faulty.before = lambda _: None
     instance.announcements.announce(instance.announcements.next(0, []))
-    assert shown(shared, instance, revision) == encoded(23)
+    assert shown(shared, revision) == encoded(23)
 
 
 def test_the_next_holder_keeps_the_changes_of_undecided_revisions(store: MemoryStore, world: World) -> None:
@@ -88,8 +87,8 @@ def test_the_next_holder_keeps_the_changes_of_undecided_revisions(store: MemoryS
     later = open_instance(store, world, mac=1, seed=2)
     new = announced(later.announcements, 20)
     assert later.lease.machine == dead.lease.machine
-    assert [shown(store, later, one) for one in left] == [encoded(number) for number in range(PLACES - 1)]
-    assert shown(store, later, new) == encoded(20)
+    assert [shown(store, one) for one in left] == [encoded(number) for number in range(PLACES - 1)]
+    assert shown(store, new) == encoded(20)
     further = later.announcements.next(0, [])
     assert not later.announcements.announce_with(further, encoded(21))
     # The earlier holder announces nothing more.

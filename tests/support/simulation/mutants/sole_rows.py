@@ -18,8 +18,8 @@ def _with_marks(patch: pytest.MonkeyPatch, name: str) -> None:
     """Let the read-back never find what an attribute of its marks says."""
     original = ReadBack._find_marks
 
-    def find(self: ReadBack, view: Any, low_bound: int, get: Any, row: Any, marks: Marks) -> bool:
-        deeper = original(self, view, low_bound, get, row, marks)
+    def find(self: ReadBack, view: Any, low_bound: int, most: int, row: Any, marks: Marks) -> bool:
+        deeper = original(self, view, low_bound, most, row, marks)
         setattr(marks, name, False)
         return deeper
 
