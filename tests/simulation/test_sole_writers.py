@@ -26,8 +26,6 @@ assert set(OTHERS) <= {*KINDS, *ADJUST_KINDS}
 TWICE: Final = [kind for kind in SOLE_KINDS if ", then" in kind]
 """Kinds of two commits. Beside them, writers are interleaved with at most two preemptions."""
 PAIRS: Final = [*itertools.product(SOLE_KINDS, OTHERS), *itertools.combinations_with_replacement(SOLE_KINDS, 2)]
-
-
 SEEDS: Final = proof.seeds("HBASEMK_SOLE_SEEDS", sample=60, proof=600, chunk=150)
 
 
@@ -66,7 +64,9 @@ def test_a_sole_writer_beside_another_one_in_each_interleaving(case: tuple[tuple
 def test_a_mutant_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    must_be_found_beside(mutant, kinds, monkeypatch, marked=True, preemptions=2, ends=2000)
+    # The integrity check looks for lost updates (I4), too.
+    by = ("I4", "I6", 'tables: ["lost update')
+    must_be_found_beside(mutant, kinds, monkeypatch, marked=True, preemptions=2, ends=2000, by=by)
 
 
 @pytest.mark.slow

@@ -25,6 +25,7 @@ from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.mutants import sole_rows as sole_mutants
+from tests.support.sole_writers import known_rows
 
 ALONE = Counter({("check_and_write", schema.CLUSTER): 1, ("check_and_write", schema.NODES): 1})
 """The calls of a commit of a sole writer, without the creation of its journal row."""
@@ -53,6 +54,43 @@ def opened(world: World, store: Store | None = None, **options: bool) -> tuple[I
 
 def last_value(store: Store, path: str = "/a") -> bytes:
     return store.read(schema.NODES, [Get(paths.key(path), columns=(schema.LAST_REVISION,))])[0].cells[0].value
+
+
+class Gateway(FaultyStore):
+    """A store whose next creation of a journal row goes to ``decide``, with the request as a function."""
+
+    def __init__(self, inner: MemoryStore) -> None:
+        super().__init__(inner)
+        self.decide: Callable[[Callable[[], bool]], bool] | None = None
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        decide = self.decide
+        if decide is None or table != schema.JOURNAL:
+            return super().check_and_write(table, column, expected, put, durable=durable)
+        self.decide = None
+        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
+
+
+class Pair:
+    """A sole writer of /a behind a gateway, and another instance that has read its commits."""
+
+    def __init__(self, world: World) -> None:
+        self.gateway = Gateway(MemoryStore(world.clock))
+        self.instance, _, _ = opened(world, self.gateway)
+        self.other = open_instance(self.gateway.inner, world, mac=2)
+        become_sole_writer(self.instance)
+        self.other.poll()
+
+    def at_the_decision(self, act: Callable[[], object]) -> None:
+        """Call ``act`` before the next creation of a journal row."""
+
+        def decide(request: Callable[[], bool]) -> bool:
+            act()
+            return request()
+
+        self.gateway.decide = decide
 
 
 def test_a_sole_writer_makes_three_calls(world: World) -> None:
@@ -118,14 +156,11 @@ def test_a_row_that_another_process_has_written_takes_the_usual_steps(world: Wor
 
 
 def test_a_conflict_with_a_sole_writer_is_found(world: World) -> None:
-    instance, _, shared = opened(world)
-    other = open_instance(shared, world, mac=2)
-    become_sole_writer(instance)
-    view = other.head()
-    other.poll()
+    pair = Pair(world)
+    instance, other = pair.instance, pair.other
     old = other.head()
+    assert old.revision == instance.head().revision
     commit(instance, SetProperty("/a", "x", 7))
-    assert view != old
     with pytest.raises(ConflictError, match="property 'x' of '?/a"):
         other.commit_on(old, OperationList([SetProperty("/a", "x", 8)]), "")
 
@@ -200,10 +235,9 @@ def test_a_process_waits_longer_after_each_look_that_finds_another_writer(world:
         other.poll()
         commit(other, SetProperty("/a", "y", number))
         instance.poll()
-        # The second commit in succession looks at who has written the row lately.
+        # The second own commit to the row in succession looks for other writers of the row.
         commit(instance, SetProperty("/a", "x", number))
-        stage = instance._committer.attempts._sole_rows._rows[paths.key("/a")]
-        looks.append(stage.next_wait)
+        looks.append(known_rows(instance)[paths.key("/a")].next_wait)
         assert last_value(counted) == schema.TOUCHED
     assert looks == sorted(looks)
 
@@ -214,7 +248,7 @@ def test_only_so_many_rows_are_remembered(world: World, monkeypatch: pytest.Monk
     commit(instance, AddNode("/c", {"x": 0}))
     for path in ("/a", "/b", "/c"):
         commit(instance, SetProperty(path, "x", 1))
-    assert list(instance._committer.attempts._sole_rows._rows) == [paths.key("/b"), paths.key("/c")]
+    assert list(known_rows(instance)) == [paths.key("/b"), paths.key("/c")]
 
 
 def test_a_log_without_room_takes_the_usual_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,27 +261,22 @@ def test_a_log_without_room_takes_the_usual_steps(world: World, monkeypatch: pyt
     assert instance.require(instance.head(), "/a").properties == {"x": 7}
 
 
-class Undecided:
+class Undecided(Pair):
     """A sole writer that dies after it has written its cells."""
 
     def __init__(self, world: World) -> None:
-        self.faulty = FaultyStore(MemoryStore(world.clock))
-        self.instance, _, _ = opened(world, self.faulty)
-        become_sole_writer(self.instance)
+        super().__init__(world)
         self.decided = self.instance.head().revision
-        self.ms = world.clock()
         world.advance(0.01)
 
-        def die(call: Call) -> None:
-            if call.method == "check_and_write" and call.table == schema.JOURNAL:
-                raise Died
+        def die() -> None:
+            raise Died
 
-        self.faulty.before = die
+        self.at_the_decision(die)
         with pytest.raises(Died):
             commit(self.instance, SetProperty("/a", "x", 7))
-        self.faulty.before = lambda _: None
         (self.revision,) = self.instance.outcomes.deferred
-        self.store = self.faulty.inner
+        self.store = self.gateway.inner
 
     def has_cells(self) -> bool:
         """Return whether the store has cells of the revision."""
@@ -257,7 +286,7 @@ class Undecided:
 
 def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None:
     left = Undecided(world)
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     other.poll()
     assert other.journal.pending == {left.revision}
     assert list(IntegrityCheck(other).run()) == []
@@ -266,7 +295,7 @@ def test_a_revision_without_a_row_is_pending_and_no_damage(world: World) -> None
 
 def test_a_check_beside_the_end_of_a_revision_finds_no_damage(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     left = Undecided(world)
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     original = CheckContext.is_announced_with_changes
     asked: list[bool] = []
 
@@ -286,7 +315,7 @@ def test_a_check_beside_the_end_of_a_revision_finds_no_damage(world: World, monk
 def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:
     left = Undecided(world)
     assert left.has_cells()
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     world.advance(60)
     (problem,) = IntegrityCheck(other).run()
     assert problem.kind == "pending revision of a dead writer"
@@ -299,7 +328,7 @@ def test_a_dead_sole_writers_cells_are_found_and_deleted(world: World) -> None:
 
 def test_cells_would_stay_if_the_aborted_row_did_not_list_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     left = Undecided(world)
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     with monkeypatch.context() as patch:
         sole_mutants.aborted_rows_without_the_changes_of_the_log(patch)
         world.advance(60)
@@ -312,7 +341,7 @@ def test_cells_would_stay_if_the_aborted_row_did_not_list_them(world: World, mon
 
 def test_a_rival_aborts_an_undecided_sole_writer_and_keeps_its_changes(world: World) -> None:
     left = Undecided(world)
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     commit(other, SetProperty("/a", "x", 8))
     row = other.outcomes._row(left.revision)
     assert (row.outcome, [change.path for change in row.changes]) == (Outcome.ABORTED, ["/a"])
@@ -320,7 +349,7 @@ def test_a_rival_aborts_an_undecided_sole_writer_and_keeps_its_changes(world: Wo
 
 def test_a_snapshot_by_time_ends_below_a_revision_without_a_row(world: World) -> None:
     left = Undecided(world)
-    other = open_instance(left.store, world, mac=2)
+    other = left.other
     world.advance(1)
     later = commit(other, SetProperty("/b", "x", 9))
     assert later > left.revision
@@ -329,38 +358,9 @@ def test_a_snapshot_by_time_ends_below_a_revision_without_a_row(world: World) ->
     assert view.revision <= left.decided
 
 
-def at_the_decision(faulty: FaultyStore, act: Callable[[Call], None]) -> None:
-    """Call ``act`` before the next creation of a committed journal row, once."""
-
-    def before(call: Call) -> None:
-        if call.method == "check_and_write" and call.table == schema.JOURNAL:
-            faulty.before = lambda _: None
-            act(call)
-
-    faulty.before = before
-
-
-class Gateway(FaultyStore):
-    """A store whose next creation of a journal row goes to ``decide``, with the request as a function."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        super().__init__(inner)
-        self.decide: Callable[[Callable[[], bool]], bool] | None = None
-
-    def check_and_write(
-        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
-    ) -> bool:
-        decide = self.decide
-        if decide is None or table != schema.JOURNAL:
-            return super().check_and_write(table, column, expected, put, durable=durable)
-        self.decide = None
-        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
-
-
 def test_a_decision_that_arrives_during_the_abort_is_a_commit(world: World) -> None:
-    gateway = Gateway(MemoryStore(world.clock))
-    instance, _, _ = opened(world, gateway)
-    become_sole_writer(instance)
+    pair = Pair(world)
+    gateway, instance = pair.gateway, pair.instance
     held: list[Callable[[], bool]] = []
     looked = False
 
@@ -388,9 +388,8 @@ def test_a_decision_that_arrives_during_the_abort_is_a_commit(world: World) -> N
 
 
 def test_an_answer_to_a_repeated_creation_that_cannot_be_read_leaves_the_outcome_unknown(world: World) -> None:
-    gateway = Gateway(MemoryStore(world.clock))
-    instance, _, _ = opened(world, gateway)
-    become_sole_writer(instance)
+    pair = Pair(world)
+    gateway, instance = pair.gateway, pair.instance
 
     def twice(request: Callable[[], bool]) -> bool:
         # The store's own client sends it twice; the answer to the second request is "exists".
@@ -412,39 +411,25 @@ def test_an_answer_to_a_repeated_creation_that_cannot_be_read_leaves_the_outcome
 
 
 def test_a_commit_that_changes_nothing_aborts_no_sole_writer(world: World) -> None:
-    shared = MemoryStore(world.clock)
-    faulty = FaultyStore(shared)
-    instance, _, _ = opened(world, faulty)
-    other = open_instance(shared, world, mac=2)
-    become_sole_writer(instance)
-    other.poll()
+    pair = Pair(world)
 
-    def repeat(_: Call) -> None:
+    def repeat() -> None:
         with pytest.raises(ConflictError):
-            other.commit_on(other.head(), OperationList([SetProperty("/a", "x", -STAGES)]), "")
+            pair.other.commit_on(pair.other.head(), OperationList([SetProperty("/a", "x", -STAGES)]), "")
 
-    at_the_decision(faulty, repeat)
-    revision = commit(instance, SetProperty("/a", "x", 7))
-    assert instance.statistics.conflicts == 0
-    assert instance.outcomes.of(revision) is Outcome.COMMITTED
+    pair.at_the_decision(repeat)
+    revision = commit(pair.instance, SetProperty("/a", "x", 7))
+    assert pair.instance.statistics.conflicts == 0
+    assert pair.instance.outcomes.of(revision) is Outcome.COMMITTED
 
 
 def test_a_sole_writer_that_was_aborted_takes_the_usual_steps(world: World) -> None:
-    shared = MemoryStore(world.clock)
-    faulty = FaultyStore(shared)
-    instance, _, _ = opened(world, faulty)
-    other = open_instance(shared, world, mac=2)
-    become_sole_writer(instance)
-    other.poll()
-
-    def rival(_: Call) -> None:
-        commit(other, SetProperty("/a", "x", 8))
-
-    at_the_decision(faulty, rival)
-    commit(instance, SetProperty("/a", "x", 9))
-    assert instance.statistics.conflicts == 1
-    assert last_value(shared) == schema.TOUCHED
-    assert instance.require(instance.head(), "/a").properties == {"x": 9}
+    pair = Pair(world)
+    pair.at_the_decision(lambda: commit(pair.other, SetProperty("/a", "x", 8)))
+    commit(pair.instance, SetProperty("/a", "x", 9))
+    assert pair.instance.statistics.conflicts == 1
+    assert last_value(pair.gateway) == schema.TOUCHED
+    assert pair.instance.require(pair.instance.head(), "/a").properties == {"x": 9}
 
 
 @pytest.mark.parametrize("ahead_ms", [0, 100, 2000])

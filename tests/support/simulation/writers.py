@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from hbasemk.format import paths, values
+from hbasemk.format import values
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit import folds
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
@@ -20,7 +20,6 @@ from hbasemk.kernel.commit.operations import (
     RemoveNode,
     SetProperty,
 )
-from hbasemk.kernel.commit.sole_rows import Known
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
@@ -30,6 +29,7 @@ from hbasemk.testing.simulation import Simulator
 from hbasemk.transaction import Transaction, source_of
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.trees import WITHOUT_MEANING
+from tests.support.sole_writers import let_know
 
 FOREVER: Final = 1e9
 
@@ -223,8 +223,7 @@ def _as_sole_writer(stage: Stage, *commits: Sequence[Operation]) -> Callable[[In
     """
 
     def commit(instance: Instance, prepared: Prepared) -> int:
-        rows = instance._committer.attempts._sole_rows._rows
-        rows[paths.key("/a")] = Known(prepared.head, stage)
+        let_know(instance, "/a", prepared.head, stage)
         revision = 0
         for operations in commits if isinstance(instance, Instance) else commits[-1:]:
             revision = on_head(*operations)(instance, prepared)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hbasemk.format import paths
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import SetProperty
-from hbasemk.kernel.commit.sole_rows import Known
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
 from tests.support.simulation.crashes.sites import Site
+from tests.support.sole_writers import let_know
 
 
 def marked(site: Site) -> int:
     """Mark the row of /a, and leave its properties as they were; return the revision of the mark."""
     one = site.open(1)
-    _know(one, _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
+    let_know(one, "/a", _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
     revision = _commit(one, SetProperty("/a", "mark", None))
     one.close()
     return revision
@@ -39,19 +38,14 @@ def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
 
     def act(site: Site) -> None:
         instance = site.acting
-        _know(instance, site.state, stage)
-        source = OperationList([SetProperty("/a", "p", "new")])
+        let_know(instance, "/a", site.state, stage)
+        change = SetProperty("/a", "p", "new")
         if sees_all:
-            _commit(instance, SetProperty("/a", "p", "new"))
+            _commit(instance, change)
         else:
-            instance.commit_on(instance.at(site.state), source, "")
+            instance.commit_on(instance.at(site.state), OperationList([change]), "")
 
     return act
-
-
-def _know(instance: Instance, revision: int, stage: Stage) -> None:
-    """Let an instance know that this revision was its last one to /a, and the stage of the next one."""
-    instance._committer.attempts._sole_rows._rows[paths.key("/a")] = Known(revision, stage)
 
 
 def _commit(instance: Instance, operation: SetProperty) -> int:
