@@ -96,7 +96,6 @@ class Branch:
         if message is not None:
             limits.check_message(message)
         instance = self._instance()
-        instance.poll()
         at = self._at
         merged = revisions.to_text(instance.merge_branch(at, message, abandons=abandons))
         if at == self._at:

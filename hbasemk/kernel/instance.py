@@ -114,7 +114,7 @@ class Instance:
         self.created = False
         """Whether :meth:`open` has created the repository."""
         self.max_poll_age = 0.0
-        """Seconds for which :meth:`commit` and :meth:`recent_head` use the result of the last poll."""
+        """Seconds for which :meth:`commit`, :meth:`merge_branch` and :meth:`recent_head` use the result of the last poll."""
         self.failure: HbasemkError | None = None
         """Why background polls cannot use the store, until one succeeds again; None during an outage that may end by itself."""
 
@@ -374,7 +374,12 @@ class Instance:
         return self.branches.commit(revision, source, message, begun)
 
     def merge_branch(self, revision: int, message: str | None, *, abandons: bool = False) -> int:
-        """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`."""
+        """Commit the net effect of a branch to trunk as one revision; see :meth:`Branches.merge`.
+
+        Polls first, unless a poll began within the last :attr:`max_poll_age` seconds.
+        """
+        if not self.journal.is_recent(self.max_poll_age):
+            self.poll()
         return self.branches.merge(revision, message, abandons=abandons)
 
     def rebase_branch(self, revision: int, base: View, message: str | None = None) -> int:

@@ -284,9 +284,7 @@ class MicroKernel:
         Raises ConflictError, which leaves both sides unchanged, and BranchError.
         """
         note = None if message is None else note_of(message)
-        instance = self._instance()
-        instance.poll()
-        return revisions.to_text(instance.merge_branch(self._branch(branch_revision_id), note))
+        return revisions.to_text(self._instance().merge_branch(self._branch(branch_revision_id), note))
 
     def rebase(self, branch_revision_id: str, new_base_revision_id: str | None = None) -> str:
         """Move the branch at ``branch_revision_id`` to ``new_base_revision_id``, a trunk revision; return its new head.

@@ -68,9 +68,9 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, flat": Budget(2, 1, 1, 30, 32, 187, 6_600),
         "add 30 nodes, pyramid": Budget(2, 1, 1, 30, 32, 184, 6_100),
         # A new branch, a commit to it, and a rebase are one transaction each.
-        "branch with 8 changes and merge": Budget(13, None, None, None, 26, 131, 5_300),
-        "branch, commit, rebase and merge": Budget(10, None, None, None, 7, 28, 900),
-        "branch, commit, commit to trunk, rebase and merge": Budget(14, None, None, None, 13, 55, 1_750),
+        "branch with 8 changes and merge": Budget(10, None, None, None, 26, 131, 5_300),
+        "branch, commit, rebase and merge": Budget(7, None, None, None, 7, 28, 900),
+        "branch, commit, commit to trunk, rebase and merge": Budget(11, None, None, None, 13, 55, 1_750),
         "bulk load of 30 nodes, per node": Budget(2, 1, 1, 30, 12, 67, 2_700),
     },
     "hbase": {
@@ -93,9 +93,9 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, flat": Budget(6, 1, 35, 715, 34, 189, 7_100),
         "add 30 nodes, pyramid": Budget(6, 1, 6, 130, 34, 186, 6_600),
         # A new branch looks at the horizon of the collection, in all stores.
-        "branch with 8 changes and merge": Budget(26, None, None, None, 28, 132, 5_800),
-        "branch, commit, rebase and merge": Budget(15, None, None, None, 9, 29, 900),
-        "branch, commit, commit to trunk, rebase and merge": Budget(30, None, None, None, 20, 61, 1_850),
+        "branch with 8 changes and merge": Budget(17, None, None, None, 28, 132, 5_800),
+        "branch, commit, rebase and merge": Budget(12, None, None, None, 9, 29, 900),
+        "branch, commit, commit to trunk, rebase and merge": Budget(23, None, None, None, 19, 60, 1_850),
         "bulk load of 30 nodes, per node": Budget(6, 1, 15, 280, 14, 69, 3_100),
     },
 }

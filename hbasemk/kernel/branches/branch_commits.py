@@ -11,6 +11,7 @@ from hbasemk.errors import (
     BranchError,
     ClosedError,
     CommitUnknownError,
+    HbasemkError,
     LeaseLostError,
     RevisionCollectedError,
     SchemaVersionError,
@@ -108,11 +109,21 @@ class BranchCommits(Committing):
         begun: Callable[[int], None] | None,
     ) -> int:
         self._outcomes.resolve_pending()
-        state = self.require_head(revision)
+        self.resolve_pending()
+        # The head of a branch to which this instance has just committed is read only if the commit fails: its end checks it.
+        made = self._revisions.newest_made(revision)
+        state = self.require_head(revision) if made is None else made
         # A branch without commits shows what its view of trunk shows, and that is often cached. Errors name the branch.
         view = state.trunk._replace(revision=revision) if len(state.own) == 1 else state.view
-        prepared = self._prepare(state, view, source)
+        try:
+            prepared = self._prepare(state, view, source)
+        except HbasemkError:
+            if made is not None:
+                self.require_head(revision)
+            raise
         if prepared is None:
+            if made is not None:
+                self.require_head(revision)
             return revision
         plan, new, encoded = prepared
         if begun is not None:
@@ -125,7 +136,7 @@ class BranchCommits(Committing):
         else:
             self._write(state, new, message, plan, encoded)
             self._become_head(self._move(state, revision, new), revision, new, plan.changes)
-        self._revisions.add(state.with_own((*state.own, new), plan.changes), began)
+        self._revisions.add(state.followed_by(new, plan), began)
         return new
 
     def _prepare(

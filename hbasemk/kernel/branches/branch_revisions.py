@@ -82,10 +82,21 @@ class BranchRevisions:
         """
         self._cache.keep(state.view.revision, state)
         self._cache.record_open(state.view.revision, began)
+        self._cache.record_made(state.root, state.view.revision)
 
     def drop(self, revision: int) -> None:
         """Remove a revision that was swept from the cache."""
         self._cache.drop(revision)
+
+    def newest_made(self, revision: int) -> BranchState | None:
+        """Return a branch revision if this instance has made it and no later one of its branch, in the last five seconds.
+
+        Another process may have moved the head of the branch meanwhile. No round trip.
+        """
+        found = self._cache.get(revision)
+        if found is None or self._cache.newest_made(found.root) != revision or not self._cache.is_trusted(revision):
+            return None
+        return found
 
     def newest(self, revision: int, *also: Column) -> tuple[BranchState, JournalRow]:
         """Return a branch revision, and the row of its branch as it was at one moment: head, claim and the columns ``also``.

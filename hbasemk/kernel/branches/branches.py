@@ -16,6 +16,7 @@ from hbasemk.errors import (
     BranchError,
     ClosedError,
     ConflictError,
+    HbasemkError,
     StoreError,
 )
 from hbasemk.format import changes, revisions, schema
@@ -116,6 +117,15 @@ class Branches(BranchCommits):
         """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
         return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
 
+    @property
+    def heads_return(self) -> bool:
+        """Whether a reset may move the head of a branch back to an earlier revision.
+
+        On HBase it must not: the request of a commit that followed the earlier revision may arrive a second time, and would
+        move the head from there again.
+        """
+        return self._store.supports_transactions
+
     @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
         """Reset a branch to one of its earlier revisions; return the branch's head.
@@ -134,7 +144,7 @@ class Branches(BranchCommits):
             )
         if ancestor == revision:
             return ancestor
-        if row.value(schema.BRANCH_CLAIM) is not None or not self._store.supports_transactions:
+        if row.value(schema.BRANCH_CLAIM) is not None or not self.heads_return:
             with NOTHING_COMMITTED:
                 return self._reset_to_new(state, revision, ancestor)
         if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
@@ -145,8 +155,7 @@ class Branches(BranchCommits):
         """Reset a branch to a new revision without changes, because the head must not return to an earlier one.
 
         A rebase with a final claim ends the branch at the head that it claimed. Another claim may have replaced its own
-        because the head had moved. On HBase the request of a commit that followed the earlier revision may arrive a second
-        time, and would move the head from there again.
+        because the head had moved. For HBase see :attr:`heads_return`.
         """
         new = self._new_id(max(state.view.upper, self._journal.highest_seen))
         own = state.own[: state.own.index(ancestor) + 1]
@@ -182,15 +191,18 @@ class Branches(BranchCommits):
         is not part of the merge.
         """
         with NOTHING_COMMITTED:
+            self.resolve_pending()
+            try:
+                nodes = self.net_effect(self._revisions.find_cached(revision))
+            except HbasemkError:
+                # Another process may have ended the branch; then its state is the reason.
+                self.require_head(revision)
+                raise
+            # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
             state, row = self.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
             self.require_begun(row)
             message = row.message if message is None else message
-            nodes = self.net_effect(state)
-            # A sweep moves the head before it deletes anything: where the head still stands, the effect was read whole. A
-            # merge that commits reads the head again, in its transaction or with its claim.
             is_noop = noop.is_noop(nodes)
-            if is_noop or net_effects.has_marker(nodes):
-                self.require_head(revision)
         net_effects.require_no_marker(nodes, revision)
         plan = change_set.of_nodes(nodes)
         plan.private = len(state.own)
@@ -204,8 +216,10 @@ class Branches(BranchCommits):
             return self._journal.head.revision
         tried: list[int] = []
         again = True
+        # If a merge in one transaction is refused, the row has changed. Where heads return, a claim must not rely on an old head.
+        known = None if self.heads_return else row
         while True:
-            end = MergeEnd(self._claims, state.root, revision, yields=not again)
+            end = MergeEnd(self._claims, state.root, revision, known, yields=not again)
             try:
                 source = ReadyChangeSet(plan)
                 merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
@@ -220,7 +234,7 @@ class Branches(BranchCommits):
                 if not may_be_rival or not again:
                     raise
                 tried.clear()
-                again = False
+                again, known = False, None
             except BaseException:
                 # The merge may have committed, also if an interrupt such as Ctrl-C ends the call. Then the branch must end.
                 if tried:
@@ -294,7 +308,7 @@ class Branches(BranchCommits):
             plan, newest, encoded = prepared
             if not self._transactions.fits(plan, encoded):
                 return None
-            states.append(first.with_own((root, newest), plan.changes))
+            states.append(first.followed_by(newest, plan))
             rows.append(self._rows.further(newest, first, first.own, message, encoded))
             cells = plan.puts(newest)
         rows.append(self._rows.first(root, newest, base, extent, message))
@@ -330,8 +344,7 @@ class Branches(BranchCommits):
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
 
-        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one. Then lets the new branch
-        take effect; after an error, its first merge or rebase does it.
+        ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.
         """
         link = RebaseOf(state.root, revision)
 
@@ -353,14 +366,13 @@ class Branches(BranchCommits):
         if not has_ended:
             self.give_up(root)
             raise self._moved_on(revision)
-        with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
-            self._heads.record_end_of_rebase(root, link)
+        self._rebases.know_over(root)
 
     def require_begun(self, row: JournalRow) -> None:
         """Raise BranchError if a branch is the new one of a rebase that has not ended the old one, by its first row.
 
-        Both would take effect. No round trip for a branch that no rebase in steps has made, or whose rebase is over; else one to
-        four.
+        Both would take effect. No round trip for a branch that no rebase in steps has made, or whose rebase this instance has
+        made, or has been recorded as over; else one to four.
         """
         link, head = row.rebase_of, row.branch_head
         if link is None or link.is_over or head is None or head.newest is None:

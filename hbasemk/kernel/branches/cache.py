@@ -6,19 +6,24 @@ Each entry holds all earlier revisions of its branch, so only few entries of a l
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.cache import size_of_state
 from hbasemk.kernel.runtime import Runtime
 
 LONGEST: Final = 50_000
 """The total number of ids kept, about 100 bytes each: a branch's own revisions and those of its view of trunk."""
 MOST_CHANGES: Final = 100
 """The number of changes that a cached branch revision keeps; those of a longer branch are read again."""
+MOST_BYTES: Final = 64 * 1024
+"""The size of the states of nodes that a cached branch revision keeps."""
 TRUST_SECONDS: Final = 5.0
 """Seconds for which a reader trusts that no sweep has begun to delete a branch, after it has found the branch open."""
 MOST_CHECKS: Final = 10_000
@@ -30,7 +35,8 @@ class BranchState:
     """A branch revision: the branch's first revision ``root``, its trunk ``base``, and its ``own`` revisions so far.
 
     ``trunk`` is the branch's fixed view of trunk; ``view`` adds the branch's own revisions. ``changes`` are those of its
-    revisions, if this instance has made them all and they are few; else None.
+    revisions, if this instance has made them all and they are few; else None. ``states`` are those of changed nodes in ``view``
+    (None: no such node), as far as this instance knows them and they are small.
     """
 
     root: int
@@ -39,25 +45,36 @@ class BranchState:
     trunk: View
     view: View
     changes: tuple[RowChange, ...] | None = None
+    states: Mapping[str, NodeState | None] = field(default_factory=dict)
 
     @classmethod
     def begin(cls, root: int, trunk: View, extent: Extent) -> BranchState:
         """Return the first revision of a branch that this instance has made on a view of trunk with this extent."""
         return cls(root, trunk.revision, (root,), trunk, View.of_branch((root,), extent, trunk.upper), ())
 
-    def with_own(self, own: tuple[int, ...], touched: Sequence[RowChange]) -> BranchState:
-        """Return the newest of the revisions ``own`` of the branch; it has made the changes ``touched`` to this one."""
+    def followed_by(self, new: int, plan: ChangeSet) -> BranchState:
+        """Return the revision ``new`` of the branch, which follows this one with the changes of ``plan``."""
+        own = (*self.own, new)
         view = View.of_branch(own, self.view.extent, self.trunk.upper)
-        changes = None if self.changes is None else (*self.changes, *touched)
-        if changes is not None and len(changes) > MOST_CHANGES:
-            changes = None
-        return BranchState(self.root, self.base, own, self.trunk, view, changes)
+        changes = None if self.changes is None else (*self.changes, *plan.changes)
+        if changes is None or len(changes) > MOST_CHANGES:
+            return BranchState(self.root, self.base, own, self.trunk, view)
+        states = {**self.states, **plan.states(new)}
+        for node in plan.after:
+            if node.repeated:
+                # The commit has written a property with its old value. That is another base than the plan's, see
+                # change_set.with_unchanged_writes.
+                del states[node.path]
+        if sum(map(size_of_state, states.values())) > MOST_BYTES:
+            states = {}
+        return BranchState(self.root, self.base, own, self.trunk, view, changes, states)
 
     @property
     def ids(self) -> int:
-        """The approximate number of ids it holds; its other fields count as ten, and each change too."""
+        """The approximate number of ids it holds; its other fields count as ten, and each change and each 100 bytes of states."""
         above = 0 if self.view.extent is None else len(self.view.extent.above)
-        return 10 + 2 * len(self.own) + above + 10 * len(self.changes or ())
+        size = sum(map(size_of_state, self.states.values()))
+        return 10 + 2 * len(self.own) + above + 10 * len(self.changes or ()) + size // 100
 
 
 class BranchCache:
@@ -69,6 +86,7 @@ class BranchCache:
         # Ordered: the first key of a plain dict becomes slow to find after many evictions.
         self._kept: OrderedDict[int, BranchState] = OrderedDict()
         self._open: OrderedDict[int, float] = OrderedDict()
+        self._made: OrderedDict[int, int] = OrderedDict()
         self.ids = 0
 
     def get(self, revision: int) -> BranchState | None:
@@ -96,6 +114,18 @@ class BranchCache:
             self.ids += state.ids
             while self.ids > LONGEST and len(self._kept) > 1:
                 self.drop(next(iter(self._kept)))
+
+    def record_made(self, root: int, newest: int) -> None:
+        """Record that this instance has made a revision the newest one of a branch."""
+        with self._lock:
+            self._made.pop(root, None)
+            self._made[root] = newest
+            while len(self._made) > MOST_CHECKS:
+                self._made.popitem(last=False)
+
+    def newest_made(self, root: int) -> int | None:
+        """Return the newest revision of a branch that this instance has made."""
+        return self._made.get(root)
 
     def drop(self, revision: int) -> None:
         """Remove a branch revision from the cache."""

@@ -268,14 +268,19 @@ class BranchHeads:
     def _record_end_of_rebase(self, root: int, cell: Cell) -> None:
         """Record in the branch to which a branch was rebased that the rebase is over: the head that shows it will be deleted.
 
-        No round trip for a branch that was not rebased, else two; one more if the rebase has not recorded its end.
+        No round trip for a branch that was not rebased, else two; one more if nobody has recorded it, and the new branch is open.
         """
         head = BranchHead.decode(cell.value)
         if head is None or head.how != REBASED or head.into is None:
             return
         new = next(journal_rows(self._store, [head.into], (schema.BRANCH,))).branch_root
-        link = None if new is None else self.row(new, schema.REBASE_OF).rebase_of
-        if new is not None and link is not None and link.root == root and not link.is_over:
+        if new is None:
+            return
+        row = self.row(new, schema.REBASE_OF)
+        link, its_head = row.rebase_of, row.branch_head
+        # Nobody merges or rebases a branch that has ended.
+        is_open = its_head is None or its_head.how == b""
+        if link is not None and link.root == root and not link.is_over and is_open:
             self.record_end_of_rebase(new, link)
 
     def record_end_of_rebase(self, root: int, link: RebaseOf) -> None:

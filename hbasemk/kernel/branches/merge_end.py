@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hbasemk.errors import BranchError, ConflictError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import MERGED, BranchClaim, BranchHead
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.claims import BranchClaims, EarlierMergeError
 from hbasemk.kernel.commit.branch_end import BranchEnd
@@ -16,14 +17,18 @@ from hbasemk.store.abc import Put, Row
 class MergeEnd(BranchEnd):
     """The end of the branch ``root`` at ``revision``; ``reason`` says why :meth:`claim` has refused a merge.
 
-    ``yields``: the merge yields to one with a lower id even if it adjusts. ``claimed`` is the merge that has the claim, or had it
-    until another merge or a rebase replaced it.
+    ``known`` is the first row of the branch, if the merge has just read it; the first claim uses it. ``yields``: the merge yields
+    to one with a lower id even if it adjusts. ``claimed`` is the merge that has the claim, or had it until another merge or a
+    rebase replaced it.
     """
 
-    def __init__(self, claims: BranchClaims, root: int, revision: int, *, yields: bool = False) -> None:
+    def __init__(
+        self, claims: BranchClaims, root: int, revision: int, known: JournalRow | None, *, yields: bool = False
+    ) -> None:
         self._claims = claims
         self._root = root
         self._revision = revision
+        self._known = known
         self._yields = yields
         self.rows = (heads.get_first_row(root),)
         self.reason: BranchError | None = None
@@ -41,8 +46,9 @@ class MergeEnd(BranchEnd):
 
     def claim(self, merge: int, *, yields: bool) -> int | None:
         """Claim the branch; if an earlier merge has committed, end the branch for it."""
+        known, self._known = self._known, None
         try:
-            found = self._claims.take(self._root, merge, self._revision, yields=yields or self._yields)
+            found = self._claims.take(self._root, merge, self._revision, known, yields=yields or self._yields)
         except EarlierMergeError as earlier:
             self.is_yielding = True
             return earlier.merge

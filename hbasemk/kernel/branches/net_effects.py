@@ -25,7 +25,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
     """Return the nodes that differ between a branch and its view of trunk; ``changes`` are those of its revisions.
 
     Includes nodes with a property that the branch wrote and set back: a merge depends on its value. Two round trips for
-    each batch of nodes that are not cached.
+    each batch of nodes that are not cached; one if the state of the branch knows how it leaves them.
     """
     # Dicts keep the names in the order of the changes. A store on a B-tree inserts children in the order of names faster.
     properties: dict[str, dict[str, None]] = {}
@@ -36,7 +36,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
         children.setdefault(change.path, {}).update(dict.fromkeys((*change.children_added, *change.children_removed)))
         adjusted.setdefault(change.path, {}).update((name, None) for name, _, _ in change.adjusted)
     before = reader.nodes(state.trunk, list(properties))
-    after = reader.nodes(state.view, list(properties))
+    after = {**state.states, **reader.nodes(state.view, [path for path in properties if path not in state.states])}
     nodes: list[StagedNode] = []
     for path, names in properties.items():
         node, now = StagedNode(path, before[path]), after[path]
@@ -91,11 +91,6 @@ def is_marker(node: StagedNode) -> bool:
 def is_place_of_marker(path: str) -> bool:
     """Return whether a new node at a path is a conflict marker, or a conflict kind."""
     return MARKER in path.split("/")[-2:]
-
-
-def has_marker(nodes: Iterable[StagedNode]) -> bool:
-    """Return whether a net effect contains a conflict marker."""
-    return any(is_marker(node) for node in nodes)
 
 
 def require_no_marker(nodes: Iterable[StagedNode], revision: int) -> None:

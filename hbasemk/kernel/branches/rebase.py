@@ -129,14 +129,19 @@ class _ClaimedEffect(_RebasedEffect):
         self.has_claim = False
 
     def stage(self, reader: Reader, view: View, /) -> ChangeSet:
-        """Claim the branch and apply the effect; then make sure that the effect was read completely."""
+        """Claim the branch and apply the effect.
+
+        A sweep moves the head before it deletes anything. So the end of the branch, which fails if the head has moved, shows
+        that the effect was read completely. Where a head may return to an earlier revision, the rebase also makes sure now that
+        the branch has not moved on: a reset that has not seen the claim may still move the head back.
+        """
         if self.effect:
             merged = self._branches.claim_for_rebase(self.state, self._revision, self._root, view, self._row)
             self.has_claim = merged is None
             self.effect = merged_part.without(merged or (), self.effect)
         plan = super().stage(reader, view)
-        # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
-        self._branches.require_head(self._revision)
+        if self._branches.heads_return:
+            self._branches.require_head(self._revision)
         return plan
 
 

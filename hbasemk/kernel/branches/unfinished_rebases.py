@@ -7,7 +7,9 @@ would count twice. So the first row of the new branch names the old one, until t
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
+from typing import Final
 
 from hbasemk.format import schema
 from hbasemk.format.branch_head import REBASED, BranchClaim, RebaseOf
@@ -16,6 +18,9 @@ from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 
+MOST_KNOWN: Final = 10_000
+"""The number of rebases that an instance knows to be over without a record of it in the store."""
+
 
 class UnfinishedRebases:
     """The new branches of rebases, as one instance uses them."""
@@ -23,12 +28,25 @@ class UnfinishedRebases:
     def __init__(self, store: RetryingStore, branch_heads: BranchHeads) -> None:
         self._store = store
         self._heads = branch_heads
+        self._over: OrderedDict[int, None] = OrderedDict()
+
+    def know_over(self, root: int) -> None:
+        """Remember that the rebase to the new branch ``root`` has ended the old one. No round trip.
+
+        The first merge or rebase of the branch by another instance records it in the store.
+        """
+        self._over[root] = None
+        if len(self._over) > MOST_KNOWN:
+            self._over.popitem(last=False)
 
     def is_over(self, root: int, newest: int, link: RebaseOf) -> bool:
         """Return whether a rebase has ended the old branch ``link``; ``newest`` is the newest revision of the new one.
 
-        If its process has died in between, ends the old branch for it. One to four round trips.
+        If its process has died in between, ends the old branch for it. No round trip if this instance has made the rebase, else
+        one to four.
         """
+        if root in self._over:
+            return True
         row = self._heads.row(link.root)
         if row.branch_claim == BranchClaim(root, link.revision, is_final=True):
             # Nothing happens if the old branch has ended, or has received commits.

@@ -249,14 +249,19 @@ def _key_in_view(path: str, view: View) -> tuple[object, str]:
 
 def _entry(path: str, position: int, state: NodeState | None, names_position: int, names: Sequence[str]) -> Entry:
     """Return an entry with its size."""
-    if state is None:
-        size = _ABSENT + len(path)
-    else:
-        encoded = state.encoded
-        content = sum(map(len, encoded.values()))
-        size = _NODE + 2 * len(path) + _PROPERTY * state.columns + 2 * content
-        if content > _SMALL:
-            size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
+    size = _ABSENT + len(path) if state is None else size_of_state(state)
     if names:
         size += _NAMES + _NAME * len(names) + sum(map(len, names))
     return _new(Entry, (position, state, names_position, names, size))
+
+
+def size_of_state(state: NodeState | None) -> int:
+    """Return the approximate size in bytes of a node in memory; None: that no node is there, without its path."""
+    if state is None:
+        return _ABSENT
+    encoded = state.encoded
+    content = sum(map(len, encoded.values()))
+    size = _NODE + 2 * len(state.path) + _PROPERTY * state.columns + 2 * content
+    if content > _SMALL:
+        size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
+    return size

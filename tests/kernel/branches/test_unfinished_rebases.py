@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from hbasemk import BranchError
-from hbasemk.errors import StoreNotAppliedError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import RebaseOf
+from hbasemk.kernel.branches import unfinished_rebases
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.collection.collector import Collector
@@ -137,30 +137,49 @@ def test_a_commit_to_the_old_branch_after_the_claim_keeps_the_new_one_unused(pla
     refused(place, new, lambda two, at: two.branches.merge(at, ""))
 
 
-def test_a_rebase_that_dies_after_the_end_of_the_old_branch_is_over(place: Place) -> None:
-    place.killed(place.one.branches._heads, "record_end_of_rebase")
-    (new,) = place.listed()
+def test_another_process_finds_that_a_rebase_is_over_and_records_it(place: Place) -> None:
+    new = place.rebase()
+    root = place.two.branches.find(new).root
+    assert link_of(place, root) == RebaseOf(place.root, place.old)
+    assert place.listed() == [new]
     later = commit_on_branch(place.two, new, [Adjust("/a", "n", 10)])
     place.merge(later)
     assert place.number() == 11
-    assert link_of(place, place.two.branches.find(new).root) == RebaseOf(place.root, place.old, is_over=True)
+    assert link_of(place, root) == RebaseOf(place.root, place.old, is_over=True)
 
 
 def link_of(place: Place, root: int) -> RebaseOf | None:
     return next(journal_rows(place.two.store, [root], (schema.REBASE_OF,))).rebase_of
 
 
-def test_a_rebase_succeeds_although_its_end_cannot_be_recorded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise StoreNotAppliedError("the store is away")
+def test_the_process_of_a_rebase_merges_its_branch_without_a_look_at_the_old_one(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> bool:
+        raise AssertionError("it has ended the old branch itself")
 
-    monkeypatch.setattr(place.one.branches._heads, "record_end_of_rebase", fail)
+    new = place.rebase()
+    monkeypatch.setattr(place.one.branches._rebases, "has_ended_old", fail)
+    place.one.branches.merge(new, "")
+    assert place.number() == 1
+
+
+def test_a_process_remembers_only_the_last_of_very_many_rebases(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+    monkeypatch.setattr(unfinished_rebases, "MOST_KNOWN", 1)
+    first = place.rebase()
+    place.one.branches._rebases.know_over(12345)
+    place.one.branches.merge(first, "")
+    assert place.number() == 1
+    assert link_of(place, place.two.branches.find(first).root) == RebaseOf(place.root, place.old, is_over=True)
+
+
+def test_a_sweep_records_nothing_in_a_branch_that_has_ended(place: Place) -> None:
     new = place.rebase()
     root = place.two.branches.find(new).root
+    place.one.branches.merge(new, "")
+    place.world.advance(2 * HOUR)
+    assert place.two.branches.sweep(BRANCH_RETENTION_MS) == [place.root, root]
     assert link_of(place, root) == RebaseOf(place.root, place.old)
-    assert place.listed() == [new]
-    place.merge(new)
-    assert place.number() == 1
 
 
 def test_a_rebase_whose_old_branch_another_process_ends_succeeds(place: Place) -> None:
@@ -187,10 +206,11 @@ def test_a_rebase_without_changes_is_over_as_well(place: Place) -> None:
     empty = place.one.branches.begin(place.one.head())
     commit(place.one, SetProperty("/", "other", 2))
     new = rebase(place.one.branches, empty, place.one.head())
-    assert link_of(place, new) == RebaseOf(empty, empty, is_over=True)
+    assert link_of(place, new) == RebaseOf(empty, empty)
     later = commit_on_branch(place.two, new, [Adjust("/a", "n", 5)])
     place.merge(later)
     assert place.number() == 5
+    assert link_of(place, new) == RebaseOf(empty, empty, is_over=True)
 
 
 @pytest.mark.parametrize("continued", [False, True])
@@ -205,8 +225,7 @@ def test_the_end_of_a_rebase_is_recorded_before_the_old_branch_is_deleted(place:
         commit(place.one, SetProperty("/", "other", seconds))
     place.one.recovery.advance(to_end=True)
     place.one.poll()
-    place.killed(place.one.branches._heads, "record_end_of_rebase")
-    (new,) = place.listed()
+    new = place.rebase()
     if continued:
         new = commit_on_branch(place.two, new, [Adjust("/a", "n", 10)])
     for number in range(5):
@@ -222,7 +241,7 @@ def test_the_end_of_a_rebase_is_recorded_before_the_old_branch_is_deleted(place:
 
 
 def test_a_late_record_of_the_end_of_a_rebase_creates_no_row(place: Place) -> None:
-    place.killed(place.one.branches._heads, "record_end_of_rebase")
+    place.rebase()
     key = schema.revision_key(1 << 30 | revisions.BRANCH_BIT)
     place.two.branches._heads.record_end_of_rebase(int.from_bytes(key, "big"), RebaseOf(place.root, place.old))
     assert place.store.read(schema.JOURNAL, [Get(key)])[0].cells == []
