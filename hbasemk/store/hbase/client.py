@@ -54,12 +54,16 @@ class Client:
         self._gateways.verify()
 
     def call(self, method: Method, message: Any, table: bytes, timeout: float | None = None) -> Any:
-        """Make a call and return its result; ``table`` is the full name, for messages.
+        """Make a call and return its result; ``table`` is the full name, for messages. See :meth:`make`."""
+        return self.make(Request(method, message, table), timeout)
+
+    def make(self, request: Request, timeout: float | None = None) -> Any:
+        """Make a call and return its result.
 
         If the call cannot have been applied at one gateway, it moves on to the next, within the same deadline. Raises
         StoreError or ClosedError.
         """
-        return self._call((Request(method, message, table),), self._deadline(timeout))
+        return self._call((request,), self._deadline(timeout))
 
     def call_in_order(self, first: Request, second: Request) -> Any:
         """Make two calls in one round trip, the second after the first one; return the result of the second.

@@ -216,7 +216,8 @@ class Connections:
                 pool.idle.append(connection)
                 while now - pool.idle[0].used > IDLE_SECONDS:
                     self._retire(pool, pool.idle.pop(0))
-            pool.notify()
+            if pool.waiting:
+                pool.notify()
 
     def drop(self, connection: Connection) -> None:
         """Close a connection on which a call failed."""

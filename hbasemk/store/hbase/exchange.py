@@ -85,7 +85,8 @@ class Exchange:
         """Return the replies, and the connection to its pool."""
         replies: list[Any] = []
         try:
-            replies.extend(self._connection.receive(request.method) for request in self._requests)
+            for request in self._requests:
+                replies.append(self._connection.receive(request.method))  # noqa: PERF401 - an error needs their number
         except Rejected as error:
             if self._connection.is_answered:
                 self._gateway.pool.give(self._connection, self._use)
@@ -99,7 +100,8 @@ class Exchange:
 
     def end(self) -> None:
         """Close a connection that was not returned: it is in the middle of a call."""
-        self._gateway.pool.end(self._use)
+        if self._use.pool is not None:
+            self._gateway.pool.end(self._use)
 
     def _fail(self, error: Exception, request: Request) -> NoReturn:
         """Close the connection, and raise the error of the store."""

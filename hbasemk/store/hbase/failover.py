@@ -114,8 +114,9 @@ class Gateway:
 
     def succeeded(self) -> None:
         """Note that the gateway answered a call."""
-        health = self._mine()
-        if health.failures:
+        # Nearly every call ends here.
+        if self._health.failures:
+            health = self._mine()
             health.resume_at = None
             health.failures = 0
 
@@ -176,16 +177,13 @@ class Gateways:
         ]
         self._pid = -1
         self._in_order = self._all
+        self.are_several: Final = len(self._all) > 1
+        """Whether there is a choice."""
 
     @property
     def closed(self) -> bool:
         """Whether :meth:`close` was called in this process, or in its parent before the fork."""
         return self._all[0].pool.closed
-
-    @property
-    def are_several(self) -> bool:
-        """Whether there is a choice."""
-        return len(self._all) > 1
 
     def next(self, tried: Collection[Gateway], full: Gateway | None = None) -> Gateway | None:
         """Return the gateway that a call uses after those that it tried; None if it tried all.

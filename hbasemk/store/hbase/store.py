@@ -156,7 +156,7 @@ class HBaseStore(Store):
         def read(longest: int | None) -> list[Row]:
             request = self._read_request(table, nonempty, longest)
             return self._with_large(
-                table, nonempty, _rows(nonempty, request.method, self._client.call(*request)), longest
+                table, nonempty, _rows(nonempty, request.method, self._client.make(request)), longest
             )
 
         rows = self._bounded(table, large_values.longest_of(nonempty, self.batch_bytes), read)
@@ -198,7 +198,7 @@ class HBaseStore(Store):
         for part in by_size(sizes, sizes.__getitem__, len(sizes), self.batch_bytes):
             again = [gets[number] for number in part]
             request = self._read_request(table, again, None)
-            for number, row in zip(part, _rows(again, request.method, self._client.call(*request)), strict=True):
+            for number, row in zip(part, _rows(again, request.method, self._client.make(request)), strict=True):
                 rows[number] = row
         return rows
 
@@ -254,7 +254,7 @@ class HBaseStore(Store):
         """Write cells; a single row uses another method of the gateway, which is cheaper."""
         self.check_puts(puts)
         if puts:
-            self._client.call(*self._write_request(table, puts))
+            self._client.make(self._write_request(table, puts))
         else:
             self._client.check_open()
 
@@ -293,17 +293,16 @@ class HBaseStore(Store):
         durable: bool = True,  # noqa: ARG002 - see the class
     ) -> bool:
         """Compare and set. Raises InvalidValueError for an empty ``expected``, which HBase treats as absent."""
-        return bool(self._client.call(*self._check_request(CheckAndWrite(table, column, expected, put))))
+        return bool(self._client.make(self._check_request(table, column, expected, put)))
 
     def check_and_write_both(
         self, first: CheckAndWrite, second: CheckAndWrite
     ) -> tuple[bool | Exception, bool | Exception]:
         """Make two compare-and-sets at the same time, on two connections."""
-        one, two = self._client.call_both(self._check_request(first), self._check_request(second))
+        one, two = self._client.call_both(self._check_request(*first), self._check_request(*second))
         return one, two
 
-    def _check_request(self, check: CheckAndWrite) -> Request:
-        table, column, expected, put = check
+    def _check_request(self, table: str, column: Column, expected: bytes | None, put: Put) -> Request:
         if expected is not None and not expected:
             raise InvalidValueError(f"column {column!r} cannot be compared with an empty value; give None for absent")
         self.check_puts([put])
