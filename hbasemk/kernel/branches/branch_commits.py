@@ -71,6 +71,7 @@ class BranchCommits(Committing):
 
     def _moved_on(self, revision: int) -> BranchError:
         """Return the error for a head that another instance has moved."""
+        self._revisions.forget_made(self._revisions.find_cached(revision).root)
         self.require_head(revision)
         text = revisions.to_text(revision)
         return BranchError(
@@ -110,13 +111,16 @@ class BranchCommits(Committing):
     ) -> int:
         self._outcomes.resolve_pending()
         self.resolve_pending()
-        # The head of a branch to which this instance has just committed is read only if the commit fails: its end checks it.
+        # If this instance made the head, it is not read first: the compare-and-set at the end of the commit checks it. It is read
+        # if staging fails or nothing changes, because the end of the branch is then the better reason.
         made = self._revisions.newest_made(revision)
         state = self.require_head(revision) if made is None else made
         # A branch without commits shows what its view of trunk shows, and that is often cached. Errors name the branch.
         view = state.trunk._replace(revision=revision) if len(state.own) == 1 else state.view
         try:
             prepared = self._prepare(state, view, source)
+        except (StoreError, ClosedError):
+            raise
         except HbasemkError:
             if made is not None:
                 self.require_head(revision)

@@ -89,7 +89,7 @@ class BranchRevisions:
         self._cache.drop(revision)
 
     def newest_made(self, revision: int) -> BranchState | None:
-        """Return a branch revision if this instance has made it and no later one of its branch, in the last five seconds.
+        """Return a branch revision if this instance has made it, and no later one of its branch, and has found it open lately.
 
         Another process may have moved the head of the branch meanwhile. No round trip.
         """
@@ -97,6 +97,10 @@ class BranchRevisions:
         if found is None or self._cache.newest_made(found.root) != revision or not self._cache.is_trusted(revision):
             return None
         return found
+
+    def forget_made(self, root: int) -> None:
+        """Forget which revision of a branch this instance has made last: the branch ends, or has another head."""
+        self._cache.forget_made(root)
 
     def newest(self, revision: int, *also: Column) -> tuple[BranchState, JournalRow]:
         """Return a branch revision, and the row of its branch as it was at one moment: head, claim and the columns ``also``.

@@ -174,6 +174,7 @@ class Branches(BranchCommits):
         Raises BranchError if ``revision`` is not its newest revision, or the branch has ended.
         """
         state = self.require_head(revision)
+        self._revisions.forget_made(state.root)
         if not self._heads.abandon(state.root, revision):
             raise self._moved_on(revision)
 
@@ -194,6 +195,8 @@ class Branches(BranchCommits):
             self.resolve_pending()
             try:
                 nodes = self.net_effect(self._revisions.find_cached(revision))
+            except (StoreError, ClosedError):
+                raise
             except HbasemkError:
                 # Another process may have ended the branch; then its state is the reason.
                 self.require_head(revision)
@@ -203,6 +206,8 @@ class Branches(BranchCommits):
             self.require_begun(row)
             message = row.message if message is None else message
             is_noop = noop.is_noop(nodes)
+            if is_noop and row.branch_claim is not None:
+                self._require_unmerged(state, revision, row.branch_claim)
         net_effects.require_no_marker(nodes, revision)
         plan = change_set.of_nodes(nodes)
         plan.private = len(state.own)
@@ -216,7 +221,8 @@ class Branches(BranchCommits):
             return self._journal.head.revision
         tried: list[int] = []
         again = True
-        # If a merge in one transaction is refused, the row has changed. Where heads return, a claim must not rely on an old head.
+        # After this row was read, a commit to the branch may move the head before the claim: then only a part is merged, and the
+        # error says so. If a merge in one transaction was refused, that is likely, so the row is read again.
         known = None if self.heads_return else row
         while True:
             end = MergeEnd(self._claims, state.root, revision, known, yields=not again)
@@ -224,6 +230,7 @@ class Branches(BranchCommits):
                 source = ReadyChangeSet(plan)
                 merged = self._committer.on_base(state.trunk, source, message, REBASE, begun=tried.append, ends=end)
                 # The merge is committed: a store error from here on must not make it look rejected.
+                self._revisions.forget_made(state.root)
                 has_ended = end.is_written or self._heads.close_merged(state.root, revision, merged)
                 break
             except ConflictError as error:
@@ -254,6 +261,25 @@ class Branches(BranchCommits):
                     revision=text,
                 )
         return merged
+
+    def _require_unmerged(self, state: BranchState, revision: int, claim: BranchClaim) -> None:
+        """Raise BranchError if the merge that has claimed a branch is committed; end the branch first if it is the whole branch.
+
+        A branch that has reverted the merged part has no effect, but trunk still has that part.
+        """
+        if revisions.is_branch(claim.claimant):
+            return
+        if self._outcomes.of(claim.claimant, check=True) is Outcome.COMMITTED:
+            self._claims.end_merged(state.root, claim)
+            self.require_head(revision)
+            raise self._partly_merged(revision, claim.claimant)
+
+    def _partly_merged(self, revision: int, merge: int) -> BranchError:
+        return BranchError(
+            f"a part of the branch is merged into trunk as {revisions.to_text(merge)}; rebase it to a revision that contains "
+            "this one",
+            revision=revisions.to_text(revision),
+        )
 
     def _may_be_rival(self, root: int, revision: int, end: MergeEnd, error: ConflictError) -> bool:
         """Return whether a merge may have lost to another merge or a rebase of the branch that has not claimed it yet.
@@ -316,6 +342,7 @@ class Branches(BranchCommits):
         began = self._runtime.monotonic()
         if not self._transactions.rebase(state.root, end, claim, extent.floor, rows, cells):
             return None
+        self._revisions.forget_made(state.root)
         for one in states:
             self._revisions.add(one, began)
         return newest
@@ -335,11 +362,7 @@ class Branches(BranchCommits):
             return self.net_effect(self.find(self._revisions.common(state, found.revision)))
         self._claims.end_merged(state.root, found)
         self.require_head(revision)
-        raise BranchError(
-            f"a part of the branch is merged into trunk as {revisions.to_text(found.claimant)}; rebase it to a revision "
-            "that contains this one",
-            revision=revisions.to_text(revision),
-        )
+        raise self._partly_merged(revision, found.claimant)
 
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
@@ -347,6 +370,7 @@ class Branches(BranchCommits):
         ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.
         """
         link = RebaseOf(state.root, revision)
+        self._revisions.forget_made(state.root)
 
         def close() -> bool:
             is_final = not has_claim or self._claims.finalize(state.root, root, revision)
@@ -372,7 +396,7 @@ class Branches(BranchCommits):
         """Raise BranchError if a branch is the new one of a rebase that has not ended the old one, by its first row.
 
         Both would take effect. No round trip for a branch that no rebase in steps has made, or whose rebase this instance has
-        made, or has been recorded as over; else one to four.
+        made or finds recorded as over; else two to six.
         """
         link, head = row.rebase_of, row.branch_head
         if link is None or link.is_over or head is None or head.newest is None:

@@ -123,6 +123,10 @@ class BranchCache:
             while len(self._made) > MOST_CHECKS:
                 self._made.popitem(last=False)
 
+    def forget_made(self, root: int) -> None:
+        """Forget what :meth:`record_made` has recorded for a branch."""
+        self._made.pop(root, None)
+
     def newest_made(self, root: int) -> int | None:
         """Return the newest revision of a branch that this instance has made."""
         return self._made.get(root)

@@ -25,7 +25,7 @@ def net_effect(reader: Reader, state: BranchState, changes: Iterable[RowChange])
     """Return the nodes that differ between a branch and its view of trunk; ``changes`` are those of its revisions.
 
     Includes nodes with a property that the branch wrote and set back: a merge depends on its value. Two round trips for
-    each batch of nodes that are not cached; one if the state of the branch knows how it leaves them.
+    each batch of nodes that are not cached; one if ``state.states`` has them.
     """
     # Dicts keep the names in the order of the changes. A store on a B-tree inserts children in the order of names faster.
     properties: dict[str, dict[str, None]] = {}

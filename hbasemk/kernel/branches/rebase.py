@@ -135,7 +135,8 @@ class _ClaimedEffect(_RebasedEffect):
         that the effect was read completely. Where a head may return to an earlier revision, the rebase also makes sure now that
         the branch has not moved on: a reset that has not seen the claim may still move the head back.
         """
-        if self.effect:
+        # A branch without effect may have reverted what a merge of a part of it has committed.
+        if self.effect or self._row.branch_claim is not None:
             merged = self._branches.claim_for_rebase(self.state, self._revision, self._root, view, self._row)
             self.has_claim = merged is None
             self.effect = merged_part.without(merged or (), self.effect)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hbasemk.format import schema
-from hbasemk.format.branch_head import REBASED, BranchClaim, RebaseOf
+from hbasemk.format.branch_head import REBASED, BranchClaim, BranchHead, RebaseOf
 from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.journal.rows import journal_rows
@@ -43,13 +43,13 @@ class UnfinishedRebases:
         """Return whether a rebase has ended the old branch ``link``; ``newest`` is the newest revision of the new one.
 
         If its process has died in between, ends the old branch for it. No round trip if this instance has made the rebase, else
-        one to four.
+        two to six.
         """
         if root in self._over:
             return True
         row = self._heads.row(link.root)
-        if row.branch_claim == BranchClaim(root, link.revision, is_final=True):
-            # Nothing happens if the old branch has ended, or has received commits.
+        is_claimed = row.branch_claim == BranchClaim(root, link.revision, is_final=True)
+        if is_claimed and row.branch_head == BranchHead(b"", link.revision):
             self._heads.close_rebased(link.root, link.revision, newest)
         if not self.has_ended_old(root, link):
             return False

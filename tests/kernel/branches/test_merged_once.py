@@ -10,8 +10,9 @@ import pytest
 
 from hbasemk import BranchError, CommitUnknownError, ConflictError, StoreError
 from hbasemk.errors import ClosedError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
+from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.heads import BranchHeads
 from hbasemk.kernel.branches.one_transaction import BranchTransactions
@@ -139,6 +140,68 @@ def test_a_rebase_of_a_branch_that_continued_after_its_merge_leaves_out_the_merg
     assert shown(two.two, two.two.branches.find(rebased).view) == 1101
     two.two.branches.merge(rebased, "")
     assert shown(two.one) == 1101
+
+
+def test_a_branch_that_reverts_its_merged_changes_reverts_them_on_trunk(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no effect any more, compared with its base. So it seemed to have nothing to merge."""
+    without_closing(two, monkeypatch)
+    assert shown(two.two) == 101
+    later = commit_on_branch(two.two, two.branch, [Adjust("/a", "n", -100)])
+    with pytest.raises(BranchError, match="a part of the branch is merged into trunk"):
+        two.two.branches.merge(later, "")
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    two.two.branches.merge(rebased, "")
+    assert shown(two.one) == 1
+
+
+def test_a_branch_without_effect_is_not_merged_after_the_whole_was_merged(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.branch = commit_on_branch(two.one, two.branch, [Adjust("/a", "n", -100), AddNode("/b", {})])
+    merged = without_closing(two, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(Branches, "net_effect", lambda *_: [])
+        with pytest.raises(BranchError, match=f"merged into trunk as {revisions.to_text(merged)}"):
+            two.two.branches.merge(two.branch, "")
+
+
+@pytest.mark.parametrize("end", ["merge", "rebase", "abandon", "another process"])
+def test_a_commit_to_a_branch_that_its_process_has_ended_reads_only_the_head(two: Two, end: str) -> None:
+    commit(two.one, SetProperty("/a", "other", 1))
+    if end == "merge":
+        two.one.branches.merge(two.branch, "")
+    elif end == "rebase":
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    elif end == "abandon":
+        two.one.branches.abandon(two.branch)
+    else:
+        commit_on_branch(two.two, two.branch, [Adjust("/a", "n", 1)])
+        with pytest.raises(BranchError):
+            commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1)])
+    calls: list[str] = []
+    two.faulty.before = lambda call: calls.append(call.method)
+    with pytest.raises(BranchError):
+        commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1)])
+    assert set(calls) == {"read"}
+
+
+def test_the_end_of_a_branch_is_a_better_reason_than_a_wrong_change(two: Two) -> None:
+    two.two.branches.abandon(two.branch)
+    for change in (RemoveNode("/missing"), Adjust("/a", "n", 0)):
+        with pytest.raises(BranchError, match="abandoned"):
+            commit_on_branch(two.one, two.branch, [change])
+
+
+def test_the_head_of_a_branch_is_read_again_after_some_seconds(two: Two, world: World) -> None:
+    calls: list[tuple[str, str]] = []
+    for seconds, reads in ((1, 0), (6, 1)):
+        world.advance(seconds)
+        calls.clear()
+        two.faulty.before = lambda call: calls.append((call.method, call.table))
+        two.branch = commit_on_branch(two.one, two.branch, [Adjust("/a", "n", 1)])
+        assert calls.count(("read", "journal")) == reads
 
 
 def test_a_rebase_to_a_revision_before_a_merge_of_the_branch_is_refused(
