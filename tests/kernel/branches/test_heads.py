@@ -77,12 +77,14 @@ def test_a_branch_swept_while_it_is_read_is_not_merged_or_rebased_in_part(opened
     assert live(other) == []
 
 
-@pytest.mark.parametrize("when", [READING, WRITING])
-def test_a_commit_to_a_branch_during_its_rebase_fails_the_rebase(opened: Instances, when: tuple[str, str]) -> None:
+@pytest.mark.parametrize(("when", "made_here"), [(READING, False), (WRITING, False), (WRITING, True)])
+def test_a_commit_to_a_branch_during_its_rebase_fails_the_rebase(
+    opened: Instances, when: tuple[str, str], made_here: bool
+) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
-    others = other.resume_branch(begun(other, "/a/mine"))
+    others = other.resume_branch(begun(repo if made_here else other, "/a/mine"))
     branch = repo.resume_branch(others.revision)
     repo.run(lambda tx: tx.add("/b"))
     before = branch.revision
@@ -95,12 +97,14 @@ def test_a_commit_to_a_branch_during_its_rebase_fails_the_rebase(opened: Instanc
     assert tree(repo).keys() == {"/", "/a", "/b", "/a/mine", "/a/others"}
 
 
-@pytest.mark.parametrize("when", [READING, WRITING])
-def test_a_commit_to_a_branch_during_its_merge_is_reported(opened: Instances, when: tuple[str, str]) -> None:
+@pytest.mark.parametrize(("when", "made_here"), [(READING, False), (WRITING, False), (WRITING, True)])
+def test_a_commit_to_a_branch_during_its_merge_is_reported(
+    opened: Instances, when: tuple[str, str], made_here: bool
+) -> None:
     store = FaultyStore(opened.new_store())
     repo, other = opened(store, retry_timeout=0.2), opened()
     repo.run(lambda tx: tx.add("/a"))
-    others = other.resume_branch(begun(other, "/a/mine"))
+    others = other.resume_branch(begun(repo if made_here else other, "/a/mine"))
     branch = repo.resume_branch(others.revision)
     meanwhile(store, when, lambda: others.run(lambda tx: tx.add("/a/others")))
     if when == READING or store.supports_transactions:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk import BranchError, CommitUnknownError, ConflictError, StoreError
+from hbasemk import BranchError, CommitUnknownError, ConflictError, HbasemkError, StoreError, UnknownRevisionError
 from hbasemk.errors import ClosedError, LeaseLostError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import revisions, schema
 from hbasemk.format.journal_row import Outcome
@@ -194,6 +194,21 @@ def test_the_end_of_a_branch_is_a_better_reason_than_a_wrong_change(two: Two) ->
             commit_on_branch(two.one, two.branch, [change])
 
 
+@pytest.mark.parametrize("error", [UnknownRevisionError, StoreNotAppliedError])
+def test_the_end_of_a_branch_is_a_better_reason_than_that_it_cannot_be_read(
+    two: Two, error: type[HbasemkError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But while the store fails, a merge reads nothing more."""
+
+    def fail(*_: object) -> None:
+        raise error("a part of the branch is deleted")
+
+    two.two.branches.abandon(two.branch)
+    monkeypatch.setattr(Branches, "net_effect", fail)
+    with pytest.raises(BranchError if error is UnknownRevisionError else error, match="abandoned|deleted"):
+        two.one.branches.merge(two.branch, "")
+
+
 def test_the_head_of_a_branch_is_read_again_after_some_seconds(two: Two, world: World) -> None:
     calls: list[tuple[str, str]] = []
     for seconds, reads in ((1, 0), (6, 1)):
@@ -255,6 +270,28 @@ def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
     assert heads
     assert two.branch not in heads
     assert shown(two.one) == shown(two.two) == 101
+
+
+@pytest.mark.parametrize("two", [True], ids=["transactions"], indirect=True)
+def test_where_heads_return_a_rebase_in_steps_reads_the_head_after_its_claim(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reset that has not seen the claim may still move the head back, so the claim must not become final."""
+    commit(two.one, SetProperty("/a", "other", 1))
+    replace = BranchClaims._replace
+
+    def replaced(self: BranchClaims, *arguments: Any) -> bool:
+        monkeypatch.setattr(BranchClaims, "_replace", replace)
+        commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)])
+        return replace(self, *arguments)
+
+    monkeypatch.setattr(BranchTransactions, "fits", lambda *_: False)
+    monkeypatch.setattr(BranchClaims, "_replace", replaced)
+    with pytest.raises(BranchError, match="its branch continues at"):
+        rebase(two.one.branches, two.branch, two.one.head(), "")
+    claim = two.two.branches._heads.row(two.root).branch_claim
+    assert claim is not None
+    assert not claim.is_final
 
 
 @pytest.mark.parametrize("swept", [False, True])
