@@ -28,14 +28,14 @@ class SmallAnswers(HBaseStore):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.sizes: list[int] = []
-        call, in_order = self._client.call, self._client.call_in_order
+        make, in_order = self._client.make, self._client.call_in_order
 
         def recorded(answer: Any) -> Any:
             if isinstance(answer, list):
                 self.sizes.append(sum(len(cell.value) for row in answer for cell in getattr(row, "cells", ())))
             return answer
 
-        self._client.call = lambda *request: recorded(call(*request))  # type: ignore[method-assign]
+        self._client.make = lambda *request: recorded(make(*request))  # type: ignore[method-assign]
         self._client.call_in_order = lambda *requests: recorded(in_order(*requests))  # type: ignore[method-assign]
 
     @property
@@ -200,12 +200,12 @@ def test_after_small_answers_and_until_a_timeout_answers_have_any_size(
 
 def time_out(store: SmallAnswers, read: Callable[[], object]) -> None:
     """Read while each request times out."""
-    call, store._client.call = store._client.call, fail  # type: ignore[method-assign]
+    make, store._client.make = store._client.make, fail  # type: ignore[method-assign]
     try:
         with pytest.raises(StoreNotAppliedError):
             read()
     finally:
-        store._client.call = call  # type: ignore[method-assign]
+        store._client.make = make  # type: ignore[method-assign]
 
 
 def fail(*_: Any) -> None:
