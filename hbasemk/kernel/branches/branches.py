@@ -192,7 +192,6 @@ class Branches(BranchCommits):
         is not part of the merge.
         """
         with NOTHING_COMMITTED:
-            self.resolve_pending()
             try:
                 nodes = self.net_effect(self._revisions.find_cached(revision))
             except (StoreError, ClosedError):
@@ -270,14 +269,15 @@ class Branches(BranchCommits):
         if revisions.is_branch(claim.claimant):
             return
         if self._outcomes.of(claim.claimant, check=True) is Outcome.COMMITTED:
-            self._claims.end_merged(state.root, claim)
-            self.require_head(revision)
-            raise self._partly_merged(revision, claim.claimant)
+            raise self._partly_merged(state.root, revision, claim)
 
-    def _partly_merged(self, revision: int, merge: int) -> BranchError:
+    def _partly_merged(self, root: int, revision: int, claim: BranchClaim) -> BranchError:
+        """Return the error for a claim that has taken effect; if the whole branch is merged, end it, and raise its error."""
+        self._claims.end_merged(root, claim)
+        self.require_head(revision)
         return BranchError(
-            f"a part of the branch is merged into trunk as {revisions.to_text(merge)}; rebase it to a revision that contains "
-            "this one",
+            f"a part of the branch is merged into trunk as {revisions.to_text(claim.claimant)}; rebase it to a revision that "
+            "contains this one",
             revision=revisions.to_text(revision),
         )
 
@@ -360,9 +360,7 @@ class Branches(BranchCommits):
             return None
         if found.revision != revision and self._journal.sees(target, found.claimant):
             return self.net_effect(self.find(self._revisions.common(state, found.revision)))
-        self._claims.end_merged(state.root, found)
-        self.require_head(revision)
-        raise self._partly_merged(revision, found.claimant)
+        raise self._partly_merged(state.root, revision, found)
 
     def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
@@ -27,7 +27,9 @@ MOST_BYTES: Final = 64 * 1024
 TRUST_SECONDS: Final = 5.0
 """Seconds for which a reader trusts that no sweep has begun to delete a branch, after it has found the branch open."""
 MOST_CHECKS: Final = 10_000
-"""The number of revisions for which the cache keeps the time of the last check."""
+"""The number of revisions for which the cache keeps the time of the last check, and of branches with their newest one."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,7 @@ class BranchCache:
     def record_open(self, revision: int, began: float) -> None:
         """Record that the branch of a revision was open at ``began`` or later, by the monotonic clock."""
         with self._lock:
-            self._open.pop(revision, None)
-            self._open[revision] = began
-            while len(self._open) > MOST_CHECKS:
-                self._open.popitem(last=False)
+            _remember(self._open, revision, began)
 
     def keep(self, revision: int, state: BranchState) -> None:
         """Cache a branch revision; evict the oldest entries."""
@@ -118,10 +117,7 @@ class BranchCache:
     def record_made(self, root: int, newest: int) -> None:
         """Record that this instance has made a revision the newest one of a branch."""
         with self._lock:
-            self._made.pop(root, None)
-            self._made[root] = newest
-            while len(self._made) > MOST_CHECKS:
-                self._made.popitem(last=False)
+            _remember(self._made, root, newest)
 
     def forget_made(self, root: int) -> None:
         """Forget what :meth:`record_made` has recorded for a branch."""
@@ -137,3 +133,11 @@ class BranchCache:
             found = self._kept.pop(revision, None)
             if found is not None:
                 self.ids -= found.ids
+
+
+def _remember(kept: OrderedDict[int, T], key: int, value: T) -> None:
+    """Keep a value as the newest of at most :data:`MOST_CHECKS`."""
+    kept.pop(key, None)
+    kept[key] = value
+    while len(kept) > MOST_CHECKS:
+        kept.popitem(last=False)

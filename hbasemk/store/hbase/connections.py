@@ -216,8 +216,7 @@ class Connections:
                 pool.idle.append(connection)
                 while now - pool.idle[0].used > IDLE_SECONDS:
                     self._retire(pool, pool.idle.pop(0))
-            if pool.waiting:
-                pool.notify()
+            pool.notify()
 
     def drop(self, connection: Connection) -> None:
         """Close a connection on which a call failed."""

@@ -100,8 +100,7 @@ class Exchange:
 
     def end(self) -> None:
         """Close a connection that was not returned: it is in the middle of a call."""
-        if self._use.pool is not None:
-            self._gateway.pool.end(self._use)
+        self._gateway.pool.end(self._use)
 
     def _fail(self, error: Exception, request: Request) -> NoReturn:
         """Close the connection, and raise the error of the store."""
