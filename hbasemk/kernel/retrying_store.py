@@ -243,6 +243,30 @@ class RetryingStore(DelegatingStore):
             raise two
         return one, two
 
+    def check_and_write_each(
+        self, first: CheckAndWrite, second: CheckAndWrite, in_doubt: Callable[[], None]
+    ) -> tuple[bool, bool]:
+        """Make two compare-and-sets that are not the decision of a commit; return the answers.
+
+        At the same time if the store can; else the second one only if the first applied. Both are retried, as by
+        :meth:`check_and_write`. If one raises, raise after both have ended.
+        """
+        if not self.supports_joint_calls:
+            applied = self.check_and_write(*first, durable=False, in_doubt=in_doubt)
+            return applied, applied and self.check_and_write(*second, durable=False, in_doubt=in_doubt)
+        one, two = self.once.check_and_write_both(first, second)
+        return self._answer(first, one, in_doubt), self._answer(second, two, in_doubt)
+
+    def _answer(self, request: CheckAndWrite, answer: bool | Exception, in_doubt: Callable[[], None]) -> bool:
+        """Return the answer to one of two joint calls. After a failure of the store, make it again."""
+        if isinstance(answer, StoreUnknownError):
+            in_doubt()
+        if isinstance(answer, (StoreNotAppliedError, StoreUnknownError)):
+            return self.check_and_write(*request, durable=False, in_doubt=in_doubt)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def write_if(
         self,
         table: str,

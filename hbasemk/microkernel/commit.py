@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from hbasemk import jsop
@@ -42,9 +42,9 @@ class JsopChanges:
             return None
         return prediction and prediction._replace(reads=_paths_to_load(self._requested))
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+    def stage(self, reader: Reader, view: View, absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the text to the view. Raises the error of the first operation that fails."""
-        staging = Staging(reader, view)
+        staging = Staging(reader, view, absent=absent)
         staging.load(_paths_to_load(self._requested))
         staging.apply_each(_operations(self._requested, staging.find, staging.missing))
         return noop.without_noop(change_set.build(staging))

@@ -19,13 +19,21 @@ from tests.support.simulation.interleavings import WAYS, explore, must_be_found_
 from tests.support.simulation.mutants import sole_rows
 from tests.support.simulation.running import each_run
 from tests.support.simulation.sole_schedules import SoleSchedule
-from tests.support.simulation.writers import ADJUST_KINDS, KINDS, SOLE_KINDS, prepare
+from tests.support.simulation.writers import ADJUST_KINDS, EXISTS, KINDS, SOLE_KINDS, prepare
 
 OTHERS: Final = [*KINDS, "adjust", "set a number", "remove the node", "remove and add the node"]
 assert set(OTHERS) <= {*KINDS, *ADJUST_KINDS}
 TWICE: Final = [kind for kind in SOLE_KINDS if ", then" in kind]
 """Kinds of two commits. Beside them, writers are interleaved with at most two preemptions."""
-PAIRS: Final = [*itertools.product(SOLE_KINDS, OTHERS), *itertools.combinations_with_replacement(SOLE_KINDS, 2)]
+BESIDE_ADDED: Final = ["add a child of the name", "first adjust", "set and adjust"]
+"""They add the child that a sole writer adds, or a property of its name."""
+PAIRS: Final = [
+    *itertools.product(SOLE_KINDS, OTHERS),
+    *itertools.combinations_with_replacement(SOLE_KINDS, 2),
+    *itertools.product(["add alone"], BESIDE_ADDED),
+    # The other one must succeed.
+    *itertools.product([EXISTS], ["set", "increment", "remove leaf", "remove the node", "copy below", "add alone"]),
+]
 SEEDS: Final = proof.seeds("HBASEMK_SOLE_SEEDS", sample=60, proof=600, chunk=150)
 
 
@@ -59,6 +67,7 @@ def test_a_sole_writer_beside_another_one_in_each_interleaving(case: tuple[tuple
         (sole_rows.other_writers_overlooked, ("increment", "mark, then increment alone")),
         (sole_rows.written_alone_without_compare_and_set, ("increment", "increment alone")),
         (sole_rows.written_alone_without_compare_and_set, ("increment alone", "increment alone")),
+        (sole_rows.added_without_compare_and_set, ("set", EXISTS)),
     ],
 )
 def test_a_mutant_is_found(

@@ -87,7 +87,7 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "adjust one number": Budget(5, 1, 9, 215, 4, 10, 550),
         "adjust an absent number": Budget(5, 1, 5, 110, 4, 11, 570),
         "increment one number": Budget(5, 3, 36, 815, 4, 10, 540),
-        "add one node": Budget(6, 1, 6, 125, 5, 15, 750),
+        "add one node": Budget(6, 2, 7, 140, 5, 15, 750),
         "add 100 nodes, flat": Budget(6, 3, 110, 2_415, 104, 609, 22_300),
         "add 100 nodes, pyramid": Budget(6, 1, 6, 125, 104, 606, 20_800),
         "add 30 nodes, flat": Budget(6, 1, 35, 715, 34, 189, 7_100),

@@ -6,7 +6,7 @@ node named after the kind of conflict holds the branch's value, or the value or 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -101,7 +101,7 @@ class _RebasedEffect:
         """Return None: what a rebase touches depends on both sides."""
         return None
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+    def stage(self, reader: Reader, view: View, _absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
         return _Rebase(reader, self.state, self.effect, view).run()
 
@@ -128,7 +128,7 @@ class _ClaimedEffect(_RebasedEffect):
         self._row = row
         self.has_claim = False
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+    def stage(self, reader: Reader, view: View, _absent: Collection[str] = (), /) -> ChangeSet:
         """Claim the branch and apply the effect.
 
         A sweep moves the head before it deletes anything. So the end of the branch, which fails if the head has moved, shows

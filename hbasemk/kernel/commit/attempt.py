@@ -22,7 +22,7 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
-from hbasemk.kernel.commit.deadline import Overtaken, TooSlow
+from hbasemk.kernel.commit.deadline import MayExist, Overtaken, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
@@ -133,6 +133,8 @@ class Attempts(Committing):
             except TooSlow as error:
                 # The revision has been aborted, or was never created.
                 draft.revision = 0
+                if isinstance(error, MayExist):
+                    continue
                 self.statistics.too_slow += 1
                 if isinstance(error, Overtaken):
                     # By a margin: meanwhile its writer may have marked the row again, perhaps with a clock that is ahead.
@@ -263,7 +265,15 @@ class Attempts(Committing):
     def _alone(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
         """Run steps 6 to 10 for a row that only this instance has written lately; step by step if another one has."""
         draft.touched = plan.changes
-        if not self._writing.write_alone(draft, plan):
+        try:
+            is_alone = self._writing.write_alone(draft, plan)
+        except MayExist:
+            # The next try reads whether the node exists.
+            self._sole_rows.lose(plan)
+            draft.plan = None
+            raise
+        draft.plan = plan
+        if not is_alone:
             self._sole_rows.lose(plan)
             draft.stage = Stage.ORDINARY
             self._preparation.create(draft)

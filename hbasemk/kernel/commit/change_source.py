@@ -6,7 +6,7 @@ reads (step 4 of section 4 of ``docs/protocol.md``). Staging yields the change s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from hbasemk.errors import ClosedError
@@ -59,8 +59,12 @@ class ChangeSource(Protocol):
         None if that depends on the view, if a change is invalid, or if there are more than ``limit`` operations.
         """
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
-        """Return the change set on a view. Raises the error of the first invalid change, and the store's errors."""
+    def stage(self, reader: Reader, view: View, absent: Collection[str] = (), /) -> ChangeSet:
+        """Return the change set on a view. Raises the error of the first invalid change, and the store's errors.
+
+        ``absent`` holds paths of a prediction. Nodes there may be taken for absent, without a read. If one exists, the result
+        may be wrong.
+        """
 
 
 class OperationList:
@@ -73,9 +77,9 @@ class OperationList:
         """Return what the operations touch, unless one of them removes, moves or copies a subtree."""
         return predict_operations(self._operations, limit)
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+    def stage(self, reader: Reader, view: View, absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the operations to the view."""
-        return _apply(Staging(reader, view), self._operations)
+        return _apply(Staging(reader, view, absent=absent), self._operations)
 
 
 class CollectedOperations:
@@ -126,10 +130,10 @@ class CollectedOperations:
         prediction = predict_operations(self._operations, limit)
         return prediction and prediction._replace(reads=self._staging.not_loaded(prediction.reads))
 
-    def stage(self, reader: Reader, view: View, /) -> ChangeSet:
+    def stage(self, reader: Reader, view: View, absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the operations that no read has applied yet. A transaction without reads can be staged repeatedly."""
         if self._staging is None:
-            return _apply(Staging(reader, view, self._reads), self._operations)
+            return _apply(Staging(reader, view, self._reads, absent), self._operations)
         return change_set.build(self.staging())
 
 
@@ -143,7 +147,7 @@ class ReadyChangeSet:
         """Return None: staging reads nothing, so the committer gains nothing by a prediction."""
         return None
 
-    def stage(self, _reader: Reader, _view: View, /) -> ChangeSet:
+    def stage(self, _reader: Reader, _view: View, _absent: Collection[str] = (), /) -> ChangeSet:
         """Return the change set."""
         return self._plan
 

@@ -29,6 +29,10 @@ class Overtaken(TooSlow):
         self.mark = mark
 
 
+class MayExist(TooSlow):
+    """The row of a node that a sole writer adds, without having read whether it exists, is not new."""
+
+
 def _rows(*columns: Column) -> Sequence[tuple[str, Get]]:
     return (schema.JOURNAL, Get(LAST_ROW, columns=())), (schema.CLUSTER, Get(schema.SETTINGS_ROW, columns=columns))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hbasemk.errors import InvalidRevisionError
-from hbasemk.format import changes, schema
+from hbasemk.errors import HbasemkError, InvalidRevisionError
+from hbasemk.format import changes, paths, schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit import new_row, slots
 from hbasemk.kernel.commit.change_set import ChangeSet
@@ -11,6 +11,7 @@ from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import OrderCheck, TooSlow
 from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.sole_rows import added_alone
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import CheckAndWrite, Decision, Put
@@ -27,9 +28,13 @@ class Preparation(Committing):
         """
         orders_writes = self._store.supports_transactions
         if draft.plan is None and not orders_writes:
-            prediction = self._predict(draft)
+            prediction = draft.source.predict(self._store.batch_rows)
             if prediction is not None:
-                return self._stage_while_creating(draft, prediction)
+                added = self._stage_addition(draft, prediction)
+                if added is not None:
+                    return added
+                if self._saves_round_trip(draft, prediction):
+                    return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
         if plan.adjusting:
             # The machine id of the revision chooses the slots.
@@ -63,14 +68,51 @@ class Preparation(Committing):
         if crowded:
             self._slots.report_crowded(crowded)
 
-    def _predict(self, draft: Draft) -> Prediction | None:
-        """Predict what the commit touches, if reading in parallel with creating the journal row saves a round trip."""
-        if not self._store.supports_parallel_calls:
+    def _saves_round_trip(self, draft: Draft, prediction: Prediction) -> bool:
+        """Return whether reading in parallel with the creation of the journal row saves a round trip."""
+        return self._store.supports_parallel_calls and not all(
+            self._reader.is_cached(draft.view, path) for path in prediction.reads
+        )
+
+    def _stage_addition(self, draft: Draft, prediction: Prediction) -> ChangeSet | None:
+        """Stage and announce a commit that adds one node below a node that only this instance has written lately.
+
+        It does not read whether the added node exists: the write of its row finds that out. Return None if the commit is
+        another one, or cannot be made in this way; then nothing was announced.
+        """
+        view, path = draft.view, added_alone(prediction)
+        if path is None or self._reader.is_cached(view, path):
             return None
-        prediction = draft.source.predict(self._store.batch_rows)
-        if prediction is None or all(self._reader.is_cached(draft.view, path) for path in prediction.reads):
+        if not all(self._reader.is_cached(view, one) for one in prediction.reads if one != path):
             return None
-        return prediction
+        parent = self._reader.node(view, paths.parent(path))
+        if parent is None or not self._sole_rows.is_alone(parent):
+            return None
+        try:
+            plan = draft.source.stage(self._reader, view, (path,))
+            plan.require_within_limits(self._store)
+        except HbasemkError:
+            # If the node exists, there may be another error.
+            return None
+        draft.encoded = changes.encode(plan.changes)
+        self._sole_rows.choose(draft, plan)
+        if draft.stage is not Stage.ALONE:
+            return None
+        self._make_id(draft)
+        draft.stage = Stage.ALONE
+        if self._announce_changes(draft):
+            return plan
+        try:
+            if self._reader.node(view, path) is None:
+                self.create(draft)
+                draft.plan = plan
+                return plan
+        except BaseException:
+            self._announcements.abandon(draft.revision)
+            raise
+        self._announcements.abandon(draft.revision)
+        draft.revision = 0
+        return None
 
     def _stage_while_creating(self, draft: Draft, prediction: Prediction) -> ChangeSet:
         if prediction.adjusts:
@@ -93,6 +135,10 @@ class Preparation(Committing):
             self._abort_empty(draft.revision)
         if plan.adjusting:
             self._use_slots(draft, plan)
+        self._sole_rows.choose(draft, plan)
+        if draft.stage is Stage.ALONE:
+            # Its journal row exists, so others may abort it before its decision.
+            draft.stage = Stage.ORDINARY
         return plan
 
     def _stage(self, draft: Draft) -> ChangeSet:

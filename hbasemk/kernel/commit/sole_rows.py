@@ -1,16 +1,19 @@
 """Rows that only this process has written lately, in a store that does not order all writes.
 
 A commit that changes one such row writes its cells by one compare-and-set on ``lastRevision``, in place of a write and a
-read-back, and creates its journal row when it is decided. Other writers respect the marks that the commit leaves
-(``docs/decisions/0062-sole-writers.md``).
+read-back, and creates its journal row when it is decided. It may also add one node below: another compare-and-set finds that
+its row is new. Other writers respect the marks that the commit leaves (``docs/decisions/0062-sole-writers.md``).
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from hbasemk.format import changes, schema
-from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.format import changes, paths, schema
+from hbasemk.format.changes import ADDED, CHANGED
+from hbasemk.format.node import NodeState
+from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
+from hbasemk.kernel.commit.change_source import Prediction
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.store.abc import Put
@@ -39,6 +42,14 @@ class Known(NamedTuple):
         return Known(revision, Stage.LOOK, self.next_wait, min(self.next_wait * 2, LONGEST_WAIT))
 
 
+class Simple(NamedTuple):
+    """A commit that depends on one row only: this row, the state of its node before, and the row of a node that it adds below."""
+
+    changed: RowPlan
+    base: NodeState
+    added: RowPlan | None
+
+
 class SoleRows:
     """The rows that one instance has written last. Thread-safe: an entry never changes, and another one replaces it."""
 
@@ -48,19 +59,25 @@ class SoleRows:
     def choose(self, draft: Draft, plan: ChangeSet) -> None:
         """Choose the stage of a commit."""
         draft.stage = Stage.ORDINARY
-        if not _is_possible(draft, plan):
+        simple = _simple(draft, plan)
+        if simple is None:
             return
-        known = self._rows.get(plan.rows[0].key)
-        base = plan.after[0].base
+        known = self._rows.get(simple.changed.key)
         # If the view shows a later revision of another process, this one is not the sole writer.
-        if known is not None and not known.waits and base is not None and known.revision == base.revision:
+        if known is not None and not known.waits and known.revision == simple.base.revision:
             draft.stage = known.stage
+
+    def is_alone(self, base: NodeState) -> bool:
+        """Return whether the next simple commit to a node is written alone, if its view shows this state."""
+        known = self._rows.get(paths.key(base.path))
+        return known is not None and not known.waits and known.stage is Stage.ALONE and known.revision == base.revision
 
     def record(self, draft: Draft, plan: ChangeSet) -> None:
         """Record a commit that has succeeded."""
-        if not _is_possible(draft, plan):
+        simple = _simple(draft, plan)
+        if simple is None:
             return
-        key, revision = plan.rows[0].key, draft.revision
+        key, revision = simple.changed.key, draft.revision
         known = self._rows.pop(key, None)
         if known is None:
             entry = Known(revision, Stage.LOOK)
@@ -75,35 +92,68 @@ class SoleRows:
         self._rows[key] = entry
 
     def lose(self, plan: ChangeSet) -> None:
-        """Record that another process has written the row of a plan."""
-        key = plan.rows[0].key
+        """Record that another process has written the row of a simple plan, or may have added the same node below."""
+        key = parts(plan).changed.key
         known = self._rows.get(key)
         if known is not None:
             self._rows[key] = known.beside_others(known.revision)
 
 
-def _is_possible(draft: Draft, plan: ChangeSet) -> bool:
-    """Return whether a commit changes one node that exists, and depends on nothing but its row.
+def _simple(draft: Draft, plan: ChangeSet) -> Simple | None:
+    """Return the parts of a commit that depends on one row only, if its changes fit the log; else None.
 
     Adjusts are no changes of this kind: several processes adjust one number without conflicts, and marks would make some.
     """
-    return (
-        len(plan.rows) == 1
-        and len(plan.after) == 1
-        and plan.after[0].base is not None
-        and plan.after[0].exists
-        and not (plan.adjusting or plan.private or plan.expected)
-        and plan.reads is None
-        and draft.ends is None
-        and len(draft.encoded) == 1
-        and changes.size_of(draft.encoded) <= MOST_CHANGES
-        and plan.size <= MOST_BYTES
-    )
+    if (
+        len(plan.rows) > 2
+        or len(plan.rows) != len(plan.after)
+        or plan.adjusting
+        or plan.private
+        or plan.expected
+        or plan.reads is not None
+        or draft.ends is not None
+        or len(draft.encoded) != 1
+        or changes.size_of(draft.encoded) > MOST_CHANGES
+        or plan.size > MOST_BYTES
+    ):
+        return None
+    existing = [node for node in plan.after if node.base is not None]
+    # A node that replaces another one depends on its own row, too.
+    if len(existing) != 1 or not existing[0].exists or existing[0].is_new:
+        return None
+    return parts(plan)
 
 
-def marked_put(plan: ChangeSet, revision: int) -> Put:
-    """Return the cells of the only row of a plan, with a mark in ``lastRevision``."""
-    row = plan.rows[0]
+def parts(plan: ChangeSet) -> Simple:
+    """Return the parts of a plan that depends on one row only."""
+    one, *others = plan.after
+    base = one.base
+    if base is not None:
+        return Simple(plan.rows[0], base, plan.rows[1] if others else None)
+    base = others[0].base
+    assert base is not None
+    return Simple(plan.rows[1], base, plan.rows[0])
+
+
+def added_alone(prediction: Prediction) -> str | None:
+    """Return the path of the node that a commit adds, if it changes nothing else but the parent."""
+    if len(prediction.changes) != 2 or prediction.adjusts:
+        return None
+    one, other = prediction.changes
+    added, changed = (one, other) if one.kind == ADDED else (other, one)
+    is_one = added.kind == ADDED and changed.kind == CHANGED and changed.path == paths.parent(added.path)
+    return added.path if is_one else None
+
+
+def marked_puts(plan: ChangeSet, revision: int) -> list[Put]:
+    """Return the cells of a simple plan, with a mark in ``lastRevision`` of the row that it changes."""
+    changed, _, added = parts(plan)
+    marked = marked_put(changed, revision)
+    return [marked] if added is None else [marked, Put(added.key, added.cells, revision)]
+
+
+def marked_put(row: RowPlan, revision: int) -> Put:
+    """Return the cells of a row, with a mark in ``lastRevision``."""
     cells = [
         (*schema.LAST_REVISION, schema.mark(revision), None) if cell[:2] == schema.LAST_REVISION else cell
         for cell in row.cells

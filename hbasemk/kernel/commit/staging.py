@@ -44,15 +44,16 @@ class Staging:
     """The changes of one commit over one view.
 
     If ``reads`` is given, it records there the reads of callers and of operations whose effect depends on a read.
-    ``expected`` holds the versions that operations required, by path.
+    ``expected`` holds the versions that operations required, by path. The nodes at the paths in ``absent`` are taken for
+    absent, without a read.
     """
 
-    def __init__(self, reader: Reader, view: View, reads: ReadSet | None = None) -> None:
+    def __init__(self, reader: Reader, view: View, reads: ReadSet | None = None, absent: Iterable[str] = ()) -> None:
         self.view = view
         self.reads = reads
         self.expected: dict[str, str | None] = {}
         self._reader = reader
-        self._nodes: dict[str, StagedNode] = {}
+        self._nodes: dict[str, StagedNode] = {path: StagedNode(path, None) for path in absent}
         self._path_bytes = 0
 
     # --- reading -----------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit import new_row
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
-from hbasemk.kernel.commit.deadline import RepeatCheck
+from hbasemk.kernel.commit.deadline import MayExist, RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
-from hbasemk.kernel.commit.sole_rows import marked_put
+from hbasemk.kernel.commit.sole_rows import marked_put, marked_puts, parts
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.fence import unrecorded
 from hbasemk.kernel.journal.news import FLAGS
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Row
+from hbasemk.store.abc import CheckAndWrite, Decision, Get, NewCell, Put, Row
 
 
 class Writing(Committing):
@@ -27,7 +27,7 @@ class Writing(Committing):
         is_marked = draft.stage is Stage.MARK
         return self._store.write_and_read(
             schema.NODES,
-            [marked_put(plan, draft.revision)] if is_marked else plan.each_put(draft.revision),
+            marked_puts(plan, draft.revision) if is_marked else plan.each_put(draft.revision),
             gets,
             durable=False,
             in_doubt=draft.lose_reply,
@@ -37,18 +37,24 @@ class Writing(Committing):
     def write_alone(self, draft: Draft, plan: ChangeSet) -> bool:
         """Write the cells and a new mark if the row still has the mark of the view's revision; return whether it had.
 
-        False may also mean that the cells are written, and the reply was lost. One round trip.
+        False may also mean that the cells are written, and the reply was lost. A node that the commit adds is written if its
+        row is new; else MayExist is raised. One round trip, or two if the store does not make two calls at the same time.
         """
-        base = plan.after[0].base
-        assert base is not None
-        return self._store.check_and_write(
-            schema.NODES,
-            schema.LAST_REVISION,
-            schema.mark(base.revision),
-            marked_put(plan, draft.revision),
-            durable=False,
-            in_doubt=draft.lose_reply,
+        revision = draft.revision
+        changed, base, added = parts(plan)
+        expected, put = schema.mark(base.revision), marked_put(changed, revision)
+        if added is None:
+            return self._store.check_and_write(
+                schema.NODES, schema.LAST_REVISION, expected, put, durable=False, in_doubt=draft.lose_reply
+            )
+        is_new, is_alone = self._store.check_and_write_each(
+            CheckAndWrite(schema.NODES, schema.DELETED, None, Put(added.key, added.cells, revision)),
+            CheckAndWrite(schema.NODES, schema.LAST_REVISION, expected, put),
+            draft.lose_reply,
         )
+        if not is_new:
+            raise MayExist
+        return is_alone
 
     def decide_alone(self, draft: Draft) -> int:
         """Create the journal row as committed; return 1, or 0 if another instance has aborted the revision.

@@ -16,44 +16,18 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import time_travel
 from hbasemk.kernel.commit import sole_rows
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.commit.writing import Writing
-from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.mutants import sole_rows as sole_mutants
-from tests.support.sole_writers import known_rows
+from tests.support.sole_writers import STAGES, become_sole_writer, commit, known_rows, last_value, opened
 
 ALONE = Counter({("check_and_write", schema.CLUSTER): 1, ("check_and_write", schema.NODES): 1})
 """The calls of a commit of a sole writer, without the creation of its journal row."""
-STAGES = 3
-"""So many commits precede the first one that is written alone."""
-
-
-def commit(instance: Instance, *operations: Operation) -> int:
-    return instance.commit(lambda _: OperationList(operations), "", retry_timeout=9, max_poll_age=1000)
-
-
-def become_sole_writer(instance: Instance, path: str = "/a", name: str = "x") -> None:
-    for number in range(STAGES):
-        commit(instance, SetProperty(path, name, -1 - number))
-
-
-def opened(world: World, store: Store | None = None, **options: bool) -> tuple[Instance, CountingStore, MemoryStore]:
-    """Return an instance with two nodes, its counted store, and the store below it."""
-    shared = MemoryStore(world.clock, **options)
-    counted = CountingStore(shared if store is None else store)
-    instance = open_instance(counted, world, mac=1)
-    commit(instance, AddNode("/a", {"x": 0}), AddNode("/b", {"x": 0}))
-    counted.take()
-    return instance, counted, shared
-
-
-def last_value(store: Store, path: str = "/a") -> bytes:
-    return store.read(schema.NODES, [Get(paths.key(path), columns=(schema.LAST_REVISION,))])[0].cells[0].value
 
 
 class Gateway(FaultyStore):
@@ -127,9 +101,10 @@ def test_a_store_that_orders_all_writes_has_no_marks(world: World) -> None:
     [
         lambda number: [Adjust("/a", "n", number)],
         lambda number: [SetProperty("/a", "x", number), SetProperty("/b", "x", number)],
-        lambda number: [AddNode(f"/a/{number}", {})],
+        lambda number: [AddNode(f"/a/{number}", {}), AddNode(f"/a/{number}/b", {})],
+        lambda number: [RemoveNode(f"/a/{number - 1}")] if number % 2 == 0 else [AddNode(f"/a/{number}", {"x": 1})],
     ],
-    ids=["an adjust", "two nodes", "a child"],
+    ids=["an adjust", "two nodes", "two nodes below", "removals"],
 )
 def test_other_commits_make_no_marks(make: Callable[[int], list[Operation]], world: World) -> None:
     instance, counted, _ = opened(world)

@@ -18,6 +18,8 @@ SAME_ROW: Final[Sequence[Callable[[int], list[Operation]]]] = [
     lambda _: [Increment("/a", "count", 1)],
     lambda _: [Increment("/a", "count", 1)],
     lambda n: [SetProperty("/a/b", "q", n)],
+    lambda n: [AddNode(f"/a/s{n}", {"n": n})],
+    lambda n: [AddNode(f"/a/k{n % 4}", {"n": n}), SetProperty("/a", "p", n)],
 ]
 OTHERS: Final[Sequence[Callable[[int], list[Operation]]]] = [
     lambda n: [SetProperty("/a", "p", n), SetProperty("/a/b", "q", n)],

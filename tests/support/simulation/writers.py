@@ -232,6 +232,18 @@ def _as_sole_writer(stage: Stage, *commits: Sequence[Operation]) -> Callable[[In
     return commit
 
 
+def _adding_alone(path: str) -> Callable[[Instance, Prepared], int]:
+    """Add a node below /a as its sole writer, which has read only /a."""
+    add = _as_sole_writer(Stage.ALONE, [AddNode(path, {"n": 1})])
+
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        if isinstance(instance, Instance):
+            instance.nodes(instance.head(), ["/a"])
+        return add(instance, prepared)
+
+    return commit
+
+
 SOLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "set alone": _as_sole_writer(Stage.ALONE, [SetProperty("/a", "p", "alone")]),
     "increment alone": _as_sole_writer(Stage.ALONE, [Increment("/a", "count", 3)]),
@@ -250,6 +262,9 @@ SOLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
         [SetProperty("/a", WITHOUT_MEANING, 1)],
         [SetProperty("/a", WITHOUT_MEANING, None), Increment("/a", "count", 3)],
     ),
+    "add alone": _adding_alone("/a/fresh"),
 }
 """They begin in a state in which the row of /a is marked."""
-ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS}
+EXISTS: Final = "add the leaf alone"
+"""As they, but the node exists in the initial state."""
+ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS, EXISTS: _adding_alone("/a/leaf")}

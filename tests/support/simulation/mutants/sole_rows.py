@@ -10,8 +10,9 @@ from hbasemk.format import schema, writer_log
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_back import Marks, ReadBack
-from hbasemk.kernel.commit.sole_rows import marked_put
+from hbasemk.kernel.commit.sole_rows import marked_put, marked_puts, parts
 from hbasemk.kernel.commit.writing import Writing
+from hbasemk.store.abc import Put
 
 
 def _with_marks(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -36,8 +37,22 @@ def other_writers_overlooked(patch: pytest.MonkeyPatch) -> None:
 
 def written_alone_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
     def write(self: Writing, draft: Draft, plan: ChangeSet) -> bool:
-        self._store.write(schema.NODES, [marked_put(plan, draft.revision)], durable=False)
+        self._store.write(schema.NODES, marked_puts(plan, draft.revision), durable=False)
         return True
+
+    patch.setattr(Writing, "write_alone", write)
+
+
+def added_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
+    original = Writing.write_alone
+
+    def write(self: Writing, draft: Draft, plan: ChangeSet) -> bool:
+        changed, base, added = parts(plan)
+        if added is None:
+            return original(self, draft, plan)
+        self._store.write(schema.NODES, [Put(added.key, added.cells, draft.revision)], durable=False)
+        put = marked_put(changed, draft.revision)
+        return self._store.check_and_write(schema.NODES, schema.LAST_REVISION, schema.mark(base.revision), put)
 
     patch.setattr(Writing, "write_alone", write)
 
