@@ -255,12 +255,14 @@ class RetryingStore(DelegatingStore):
             applied = self.check_and_write(*first, durable=False, in_doubt=in_doubt)
             return applied, applied and self.check_and_write(*second, durable=False, in_doubt=in_doubt)
         one, two = self.once.check_and_write_both(first, second)
+        # Before the first one is repeated: if that raises, the second one stays in doubt.
+        for answer in (one, two):
+            if isinstance(answer, StoreUnknownError):
+                in_doubt()
         return self._answer(first, one, in_doubt), self._answer(second, two, in_doubt)
 
     def _answer(self, request: CheckAndWrite, answer: bool | Exception, in_doubt: Callable[[], None]) -> bool:
         """Return the answer to one of two joint calls. After a failure of the store, make it again."""
-        if isinstance(answer, StoreUnknownError):
-            in_doubt()
         if isinstance(answer, (StoreNotAppliedError, StoreUnknownError)):
             return self.check_and_write(*request, durable=False, in_doubt=in_doubt)
         if isinstance(answer, Exception):

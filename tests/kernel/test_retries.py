@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.kernel import log
 from hbasemk.kernel.commit.change_source import OperationList
@@ -261,6 +261,26 @@ def test_of_two_compare_and_sets_only_one_is_retried(failing: str, nested: bool)
     retrying.stop(StoreNotAppliedError("stopped"))
     with pytest.raises(StoreNotAppliedError, match="stopped"):
         retrying.check_and_write_along(once, also)
+
+
+def test_each_lost_reply_of_two_joint_calls_is_reported() -> None:
+    store = JointStore(MemoryStore())
+    store.create_tables(schema.TABLES)
+    retrying = RetryingStore(store, TestRuntime(World()))
+    first, second = (CheckAndWrite(table, NAME, None, put(0)) for table in (schema.NODES, schema.JOURNAL))
+
+    def fail(call: Call) -> None:
+        if call.table == schema.NODES:
+            raise StoreUnusableError("refused for good")
+
+    def lose(call: Call) -> None:
+        raise lost_reply(call)
+
+    store.before, store.after = fail, lose
+    lost: list[None] = []
+    with pytest.raises(StoreUnusableError, match="refused for good"):
+        retrying.check_and_write_each(first, second, lambda: lost.append(None))
+    assert len(lost) == 1
 
 
 def timeout(call: Call) -> StoreError:
