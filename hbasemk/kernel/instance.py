@@ -98,7 +98,15 @@ class Instance:
         turns = Turns(store, runtime, journal, self.lease)
         slots = Slots(runtime, journal)
         context = CommitContext(
-            store, runtime, self.clock, self.announcements, journal, self.reader, self.outcomes, slots, SoleRows()
+            store,
+            runtime,
+            self.clock,
+            self.announcements,
+            journal,
+            self.reader,
+            self.outcomes,
+            slots,
+            SoleRows(store.batch_rows),
         )
         self._committer = Committer(context, turns)
         self.branches = Branches(context, self._committer, self.lease)

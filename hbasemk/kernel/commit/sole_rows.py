@@ -51,16 +51,20 @@ class Simple(NamedTuple):
 
 
 class SoleRows:
-    """The rows that one instance has written last. Thread-safe: an entry never changes, and another one replaces it."""
+    """The rows that one instance has written last. Thread-safe: an entry never changes, and another one replaces it.
 
-    def __init__(self) -> None:
+    ``batch_rows`` is that of the store. A commit of more rows writes a part of them first, so it has no stages.
+    """
+
+    def __init__(self, batch_rows: int) -> None:
+        self._batch_rows = batch_rows
         self._rows: dict[bytes, Known] = {}
 
     def choose(self, draft: Draft, plan: ChangeSet) -> None:
         """Choose the stage of a commit."""
         draft.stage = Stage.ORDINARY
         simple = _simple(draft, plan)
-        if simple is None:
+        if simple is None or len(plan.rows) > self._batch_rows:
             return
         known = self._rows.get(simple.changed.key)
         # If the view shows a later revision of another process, this one is not the sole writer.

@@ -81,6 +81,19 @@ def test_a_commit_may_also_change_the_parent(world: World) -> None:
     assert instance.require(instance.head(), "/a/new").properties == {"n": 1, "m": 2}
 
 
+def test_a_store_that_takes_one_row_in_a_call_takes_the_usual_steps(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MemoryStore, "batch_rows", 1)
+    instance, counted, _ = opened(world)
+    for number in range(STAGES + 2):
+        counted.take()
+        commit(instance, AddNode(f"/a/{number}", {}))
+        assert counted.take()["check_and_write", schema.NODES] == 0
+        assert last_value(counted) == schema.TOUCHED
+    require_no_damage(instance)
+
+
 def test_a_store_with_joint_calls_makes_both_writes_at_once(world: World) -> None:
     together: list[tuple[str, str]] = []
 
