@@ -237,11 +237,7 @@ class RetryingStore(DelegatingStore):
         one, two = self.once.check_and_write_both(once, also)
         if isinstance(one, Exception):
             raise one
-        if isinstance(two, (StoreNotAppliedError, StoreUnknownError)):
-            two = self.check_and_write(*also)
-        if isinstance(two, Exception):
-            raise two
-        return one, two
+        return one, self._answer(also, two)
 
     def check_and_write_each(
         self, first: CheckAndWrite, second: CheckAndWrite, in_doubt: Callable[[], None]
@@ -261,7 +257,9 @@ class RetryingStore(DelegatingStore):
                 in_doubt()
         return self._answer(first, one, in_doubt), self._answer(second, two, in_doubt)
 
-    def _answer(self, request: CheckAndWrite, answer: bool | Exception, in_doubt: Callable[[], None]) -> bool:
+    def _answer(
+        self, request: CheckAndWrite, answer: bool | Exception, in_doubt: Callable[[], None] | None = None
+    ) -> bool:
         """Return the answer to one of two joint calls. After a failure of the store, make it again."""
         if isinstance(answer, (StoreNotAppliedError, StoreUnknownError)):
             return self.check_and_write(*request, durable=False, in_doubt=in_doubt)

@@ -86,7 +86,7 @@ class Preparation(Committing):
         if not all(self._reader.is_cached(view, one) for one in prediction.reads if one != path):
             return None
         parent = self._reader.node(view, paths.parent(path))
-        if parent is None or not self._sole_rows.is_alone(parent):
+        if parent is None or self._sole_rows.stage_after(parent) is not Stage.ALONE:
             return None
         try:
             plan = draft.source.stage(self._reader, view, (path,))

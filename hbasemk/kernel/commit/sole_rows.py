@@ -64,17 +64,16 @@ class SoleRows:
         """Choose the stage of a commit."""
         draft.stage = Stage.ORDINARY
         simple = _simple(draft, plan)
-        if simple is None or len(plan.rows) > self._batch_rows:
-            return
-        known = self._rows.get(simple.changed.key)
-        # If the view shows a later revision of another process, this one is not the sole writer.
-        if known is not None and not known.waits and known.revision == simple.base.revision:
-            draft.stage = known.stage
+        if simple is not None and len(plan.rows) <= self._batch_rows:
+            draft.stage = self.stage_after(simple.base)
 
-    def is_alone(self, base: NodeState) -> bool:
-        """Return whether the next simple commit to a node is written alone, if its view shows this state."""
+    def stage_after(self, base: NodeState) -> Stage:
+        """Return the stage of the next simple commit to a node, if its view shows this state."""
         known = self._rows.get(paths.key(base.path))
-        return known is not None and not known.waits and known.stage is Stage.ALONE and known.revision == base.revision
+        # If the view shows a later revision of another process, this one is not the sole writer.
+        if known is None or known.waits or known.revision != base.revision:
+            return Stage.ORDINARY
+        return known.stage
 
     def record(self, draft: Draft, plan: ChangeSet) -> None:
         """Record a commit that has succeeded."""

@@ -43,15 +43,11 @@ class Writing(Committing):
         revision = draft.revision
         changed, base, added = parts(plan)
         expected, put = schema.mark(base.revision), marked_put(changed, revision)
+        marked = CheckAndWrite(schema.NODES, schema.LAST_REVISION, expected, put)
         if added is None:
-            return self._store.check_and_write(
-                schema.NODES, schema.LAST_REVISION, expected, put, durable=False, in_doubt=draft.lose_reply
-            )
-        is_new, is_alone = self._store.check_and_write_each(
-            CheckAndWrite(schema.NODES, schema.DELETED, None, Put(added.key, added.cells, revision)),
-            CheckAndWrite(schema.NODES, schema.LAST_REVISION, expected, put),
-            draft.lose_reply,
-        )
+            return self._store.check_and_write(*marked, durable=False, in_doubt=draft.lose_reply)
+        new = CheckAndWrite(schema.NODES, schema.DELETED, None, Put(added.key, added.cells, revision))
+        is_new, is_alone = self._store.check_and_write_each(new, marked, draft.lose_reply)
         if not is_new:
             raise MayExist
         return is_alone
