@@ -228,6 +228,25 @@ class RetryingStore(DelegatingStore):
 
         return self._retry(attempt, in_doubt)
 
+    def check_and_write_then_read(self, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        """Compare and set, then read a row; see :meth:`Store.check_and_write_then_read`. After a failure, one by one.
+
+        If a reply was lost, or only the read failed, False may mean that the first attempt was applied.
+        """
+        together = True
+
+        def attempt() -> tuple[bool, Row | None]:
+            nonlocal together
+            if together:
+                together = False
+                return self.inner.check_and_write_then_read(check, table, get)
+            return self.inner.check_and_write(*check), None
+
+        is_applied, row = self._retry(attempt)
+        if row is None:
+            (row,) = self.read(table, [get])
+        return is_applied, row
+
     def check_and_write_along(self, once: CheckAndWrite, also: CheckAndWrite) -> tuple[bool, bool]:
         """Make two compare-and-sets at the same time and return the answers; see :meth:`Store.check_and_write_both`.
 

@@ -353,6 +353,16 @@ class Store(ABC):
         self.write(table, puts, durable=durable)
         return self.read(table, gets)
 
+    def check_and_write_then_read(self, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        """Make a compare-and-set, then read a row, also if the put was not applied; return the answers.
+
+        What is read contains what was written. One round trip where the store can send both requests at once, else two. After
+        a StoreNotAppliedError the put may have been applied, if only the read failed.
+        """
+        is_applied = self.check_and_write(*check)
+        (row,) = self.read(table, [get])
+        return is_applied, row
+
     def check_and_write_both(
         self, first: CheckAndWrite, second: CheckAndWrite
     ) -> tuple[bool | Exception, bool | Exception]:

@@ -36,7 +36,9 @@ class SmallAnswers(HBaseStore):
             return answer
 
         self._client.make = lambda *request: recorded(make(*request))  # type: ignore[method-assign]
-        self._client.call_in_order = lambda *requests: recorded(in_order(*requests))  # type: ignore[method-assign]
+        self._client.call_in_order = lambda *requests: [  # type: ignore[method-assign]
+            recorded(answer) for answer in in_order(*requests)
+        ]
 
     @property
     def batch_bytes(self) -> int:

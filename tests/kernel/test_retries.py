@@ -225,6 +225,41 @@ def test_after_a_failure_the_write_and_the_read_are_made_one_by_one(failing: str
     assert doubts == ([True, True] if failing == "write" else [])
 
 
+@pytest.mark.parametrize("failing", [None, "check_and_write", "read"])
+def test_after_a_failure_the_compare_and_set_and_the_read_are_made_one_by_one(failing: str | None) -> None:
+    joined: list[Get] = []
+
+    class Joining(FaultyStore):
+        def check_and_write_then_read(self, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+            joined.append(get)
+            return super().check_and_write_then_read(check, table, get)
+
+    store = Joining(MemoryStore())
+    store.create_tables(schema.TABLES)
+    retrying = RetryingStore(store, TestRuntime(World(), retry_timeout=5.0))
+    calls: list[str] = []
+
+    def after(call: Call) -> None:
+        calls.append(call.method)
+        if call.method == failing and calls.count(failing) <= 2:
+            raise lost_reply(call)
+
+    store.after = after
+    is_applied, row = retrying.check_and_write_then_read(
+        CheckAndWrite(schema.NODES, NAME, None, put(0)), schema.NODES, Get(b"row000")
+    )
+    assert row.cells[0].value == b"x"
+    # The first attempt was applied, so a later one answers False.
+    assert is_applied == (failing is None)
+    assert len(joined) == 1
+    if failing == "check_and_write":
+        assert calls == ["check_and_write"] * 3 + ["read"]
+    elif failing == "read":
+        assert calls == ["check_and_write", "read", "check_and_write", "read", "read"]
+    else:
+        assert calls == ["check_and_write", "read"]
+
+
 @pytest.mark.parametrize("nested", [False, True])
 @pytest.mark.parametrize("failing", [schema.NODES, schema.JOURNAL])
 def test_of_two_compare_and_sets_only_one_is_retried(failing: str, nested: bool) -> None:

@@ -10,7 +10,7 @@ from hbasemk.errors import ClosedError, StoreError, StoreNotAppliedError, StoreU
 from hbasemk.store.hbase import errors
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.connections import PoolIsFull
-from hbasemk.store.hbase.exchange import Exchange, Request, StaleConnection, result
+from hbasemk.store.hbase.exchange import Exchange, Request, StaleConnection, results
 from hbasemk.store.hbase.failover import Gateway, Gateways
 from hbasemk.store.hbase.gateway import Method
 from hbasemk.store.hbase.transport import Transport
@@ -63,10 +63,10 @@ class Client:
         If the call cannot have been applied at one gateway, it moves on to the next, within the same deadline. Raises
         StoreError or ClosedError.
         """
-        return self._call((request,), self._deadline(timeout))
+        return self._call((request,), self._deadline(timeout))[0]
 
-    def call_in_order(self, first: Request, second: Request) -> Any:
-        """Make two calls in one round trip, the second after the first one; return the result of the second.
+    def call_in_order(self, first: Request, second: Request) -> list[Any]:
+        """Make two calls in one round trip, the second after the first one; return both results.
 
         If one fails, the error is that of both: after a StoreNotAppliedError, neither was applied.
         """
@@ -92,8 +92,8 @@ class Client:
     def _deadline(self, timeout: float | None = None) -> float:
         return self.clock() + (self._timeout if timeout is None else timeout)
 
-    def _call(self, requests: Sequence[Request], deadline: float) -> Any:
-        """Make calls on one connection and return the result of the last one."""
+    def _call(self, requests: Sequence[Request], deadline: float) -> list[Any]:
+        """Make calls on one connection and return their results."""
         tried: list[Gateway] = []
         full: Gateway | None = None
         refusals: list[StoreError] = []
@@ -111,7 +111,7 @@ class Client:
                 refusals.append(error)
                 if self.clock() >= deadline:
                     raise
-        return result(gateway, requests, replies)
+        return results(gateway, requests, replies)
 
     def _call_at(self, gateway: Gateway, requests: Sequence[Request], deadline: float) -> list[Any]:
         """Return a gateway's replies.
@@ -149,13 +149,13 @@ class Client:
         """Return the result of a call, or its exception. A request that was not sent is sent now."""
         try:
             if sent is None:
-                return self._call((request,), deadline)
+                return self._call((request,), deadline)[0]
             gateway, exchange = sent
             try:
                 replies = exchange.receive()
             except StaleConnection:
-                return self._call((request,), deadline)
-            return result(gateway, (request,), replies)
+                return self._call((request,), deadline)[0]
+            return results(gateway, (request,), replies)[0]
         except Exception as error:
             return error
 

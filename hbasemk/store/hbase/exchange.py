@@ -123,9 +123,9 @@ class Exchange:
         raise errors.from_connection(error, where, effect=effect, sent=sent, seconds=seconds) from error
 
 
-def result(gateway: Gateway, requests: Sequence[Request], replies: Sequence[Any]) -> Any:
-    """Return the result of the last of some requests; raise the error of the first one that HBase refused."""
-    success = None
+def results(gateway: Gateway, requests: Sequence[Request], replies: Sequence[Any]) -> list[Any]:
+    """Return the results of requests; raise the error of the first one that HBase refused."""
+    found: list[Any] = []
     for request, reply in zip(requests, replies, strict=True):
         method, _, table = request
         if reply.error is not None:
@@ -134,7 +134,8 @@ def result(gateway: Gateway, requests: Sequence[Request], replies: Sequence[Any]
         success = reply.success if method.returns else None
         if method.returns and success is None:
             raise errors.from_gateway("an answer without a result", _where(gateway, request), _have_effect(requests))
-    return success
+        found.append(success)
+    return found
 
 
 def _have_effect(requests: Sequence[Request]) -> bool:

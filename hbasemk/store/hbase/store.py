@@ -278,8 +278,8 @@ class HBaseStore(Store):
 
         def write_and_read(longest: int | None) -> list[Row]:
             read = self._read_request(table, gets, longest)
-            rows = _rows(gets, read.method, self._client.call_in_order(self._write_request(table, puts), read))
-            return self._with_large(table, gets, rows, longest)
+            _, found = self._client.call_in_order(self._write_request(table, puts), read)
+            return self._with_large(table, gets, _rows(gets, read.method, found), longest)
 
         return self._bounded(table, large_values.longest_of(gets, self.batch_bytes), write_and_read)
 
@@ -294,6 +294,14 @@ class HBaseStore(Store):
     ) -> bool:
         """Compare and set. Raises InvalidValueError for an empty ``expected``, which HBase treats as absent."""
         return bool(self._client.make(self._check_request(table, column, expected, put)))
+
+    def check_and_write_then_read(self, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        """Compare and set, then read a row; the requests are sent as by :meth:`write_and_read`."""
+        if _is_empty(get) or self._transport.framing == "http":
+            return super().check_and_write_then_read(check, table, get)
+        read = self._read_request(table, [get], None)
+        is_applied, found = self._client.call_in_order(self._check_request(*check), read)
+        return bool(is_applied), _rows([get], read.method, found)[0]
 
     def check_and_write_both(
         self, first: CheckAndWrite, second: CheckAndWrite

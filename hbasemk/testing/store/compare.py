@@ -32,6 +32,19 @@ class CompareAndSet(Base):
         assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
         assert values(store, tables.one, row) == {b"flag": b"1", b"other": b"x"}
 
+    def test_a_row_is_read_after_it_whatever_its_answer(self, store: Store, tables: Tables, row: bytes) -> None:
+        one, many = tables.one.name, tables.many.name
+        check = CheckAndWrite(one, FLAG, None, put(row, {b"flag": b"1"}))
+        is_applied, found = store.check_and_write_then_read(check, one, Get(row))
+        assert (is_applied, [cell.value for cell in found.cells]) == (True, [b"1"])
+        is_applied, found = store.check_and_write_then_read(check, one, Get(row, columns=[FLAG]))
+        assert (is_applied, found.key, [cell.value for cell in found.cells]) == (False, row, [b"1"])
+        store.write(many, [put(row, {b"other": b"x"}, 5)])
+        again = check._replace(expected=b"1", put=put(row, {b"flag": b"2"}))
+        assert store.check_and_write_then_read(again, many, Get(row)) == (True, (row, [Cell(D, b"other", 5, b"x")]))
+        assert store.check_and_write_then_read(again, many, Get(row, columns=[])) == (False, (row, []))
+        assert values(store, tables.one, row) == {b"flag": b"2"}
+
     def test_two_at_the_same_time_have_an_answer_each(self, store: Store, tables: Tables, row: bytes) -> None:
         if not store.supports_joint_calls:
             pytest.skip("needs a store with joint calls")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.errors import ClosedError, LimitError, StoreNotAppliedError, StoreUnknownError
+from hbasemk.errors import ClosedError, InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore, Transport
 from hbasemk.store.hbase.connection import Connection
@@ -41,7 +41,7 @@ def test_the_read_is_sent_before_the_write_is_answered(
             read_is_sent.set()
 
     def script(received: ReceivedCall) -> None:
-        if received.method.startswith("put"):
+        if received.method.startswith(("put", "checkAndPut")):
             assert read_is_sent.wait(30)
             read_is_sent.clear()
 
@@ -56,6 +56,10 @@ def test_the_read_is_sent_before_the_write_is_answered(
         rows = store.write_and_read("t", [PUT, PUT], [Get(b"a"), Get(b"b")])
         assert [row.key for row in rows] == [b"a", b"b"]
         assert methods(gateway) == [(0, "put"), (0, "get"), (0, "putMultiple"), (0, "getMultiple")]
+        is_applied, row = store.check_and_write_then_read(FIRST, "u", Get(b"c"))
+        assert (is_applied, row.key, [cell.value for cell in row.cells]) == (True, b"c", [b"c"])
+        assert more_follow[-2:] == [("checkAndPut", True), ("get", False)]
+        assert methods(gateway)[4:] == [(0, "checkAndPut"), (0, "get")]
         assert read(store, b"next") == b"next"
         store.close()
 
@@ -67,7 +71,10 @@ def test_what_hbase_would_misread_is_answered_without_it(gateway: FakeGateway, s
     assert read(store) == store.write_and_read("t", [], GETS)[0].cells[0].value
     with pytest.raises(LimitError):
         store.write_and_read("t", [Put(b"", PUT.cells)], GETS)
-    assert [method for _, method in methods(gateway)] == ["put", "put", "get", "get"]
+    assert store.check_and_write_then_read(FIRST, "u", Get(b"r", columns=())) == (True, (b"r", []))
+    with pytest.raises(InvalidValueError, match="cannot be compared with an empty value"):
+        store.check_and_write_then_read(FIRST._replace(expected=b""), "u", Get(b"r"))
+    assert [method for _, method in methods(gateway)] == ["put", "put", "get", "get", "checkAndPut"]
 
 
 @pytest.mark.parametrize("lost", ["put", "get"])
