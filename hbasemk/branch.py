@@ -106,13 +106,14 @@ class Branch:
     def rebase(self, base: Snapshot | None = None) -> list[str]:
         """Move the branch to ``base``, a trunk snapshot (None: the newest); return the paths of conflict markers.
 
+        Without ``base`` it polls first, unless the last poll is recent.
         Where both sides changed the same property or child, the branch takes trunk's value, and a node ``:conflict`` holds its
         own. Remove the markers before merging. The branch keeps its message. A snapshot that is older than :attr:`base` moves
         the branch back; a later rebase moves it forward again.
         """
         instance = self._instance()
         if base is None:
-            instance.poll()
+            instance.poll_unless_recent()
         view = instance.head() if base is None else view_of(instance, base, "base")
         at = self._at
         revision = instance.rebase_branch(at, view)

@@ -238,14 +238,16 @@ class Repository:
         return revision
 
     def branch(self, message: str = "", *, base: Snapshot | None = None) -> Branch:
-        """Begin a branch on the newest trunk snapshot, or on ``base``.
+        """Begin a branch on the newest trunk snapshot, or on ``base``. Polls first unless the last poll is recent.
 
         ``message`` describes the revision that a merge will make; a branch has no name but its revision.
         ``with repo.branch() as branch: branch.run(…)`` merges the branch at the end of the block.
         """
         limits.check_message(message)
         instance = self._instance()
-        view = view_of(instance, self.refresh() if base is None else base, "base")
+        if base is None:
+            instance.poll_unless_recent()
+        view = instance.head() if base is None else view_of(instance, base, "base")
         return Branch(self._instance, instance.begin_branch(view, message))
 
     def resume_branch(self, revision: str) -> Branch:

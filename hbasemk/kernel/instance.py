@@ -122,7 +122,7 @@ class Instance:
         self.created = False
         """Whether :meth:`open` has created the repository."""
         self.max_poll_age = 0.0
-        """Seconds for which :meth:`commit`, :meth:`merge_branch` and :meth:`recent_head` use the result of the last poll."""
+        """Seconds for which commits, merges, :meth:`recent_head` and :meth:`poll_unless_recent` use the last poll."""
         self.failure: HbasemkError | None = None
         """Why background polls cannot use the store, until one succeeds again; None during an outage that may end by itself."""
 
@@ -172,6 +172,11 @@ class Instance:
         new = self.journal.poll()
         self.periodic_work.check_backlog()
         return new
+
+    def poll_unless_recent(self) -> None:
+        """Poll, unless a poll began within the last :attr:`max_poll_age` seconds."""
+        if not self.journal.is_recent(self.max_poll_age):
+            self.poll()
 
     def revalidate(self) -> bool | None:
         """Return whether a poll now would find nothing; None if only a poll can tell. No round trip.
@@ -386,8 +391,7 @@ class Instance:
 
         Polls first, unless a poll began within the last :attr:`max_poll_age` seconds.
         """
-        if not self.journal.is_recent(self.max_poll_age):
-            self.poll()
+        self.poll_unless_recent()
         return self.branches.merge(revision, message, abandons=abandons)
 
     def rebase_branch(self, revision: int, base: View, message: str | None = None) -> int:

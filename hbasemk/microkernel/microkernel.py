@@ -294,7 +294,7 @@ class MicroKernel:
         instance = self._instance()
         revision = self._branch(branch_revision_id)
         if new_base_revision_id is None:
-            instance.poll()
+            instance.poll_unless_recent()
         base = self._view(new_base_revision_id, "new_base_revision_id")
         return revisions.to_text(instance.rebase_branch(revision, base))
 

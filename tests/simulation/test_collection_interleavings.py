@@ -61,6 +61,7 @@ def test_a_collector_beside(name: str, every: int, ordered: bool, full: bool) ->
     [
         (collection_mutants.branches_listed_before_the_announcement, "begin branch", True),
         (collection_mutants.branches_listed_before_the_announcement, "begin branch", False),
+        (collection_mutants.the_horizon_is_read_before_the_branch_is_written, "begin branch", False),
         # With an order, another transaction publishes the horizon.
         (collection_mutants.horizon_without_compare_and_set, "begin branch", False),
         (collection_mutants.read_back_not_checked, "commit on an old base", True),

@@ -19,6 +19,10 @@ from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.branches.one_transaction import BranchTransactions
+from hbasemk.kernel.commit.attempt import Attempts
+from hbasemk.kernel.commit.branch_end import BranchEnd
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.store.abc import Decision, NewCell, Put, Row
 from hbasemk.testing.simulation import Actor
 from tests.support import proof
@@ -84,6 +88,22 @@ def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
         return original(self, root, claimant, *details, **named) if claimant & 0x80 else None
 
     patch.setattr(BranchClaims, "take", take)
+
+
+def merges_claim_after_their_decision(patch: pytest.MonkeyPatch) -> None:
+    def merge(self: Attempts, draft: Draft, plan: ChangeSet, ends: BranchEnd) -> Any:
+        draft.touched = plan.changes
+        return self._write_and_validate(draft, plan)
+
+    def step_by_step(self: Attempts, draft: Draft, plan: ChangeSet) -> Any:
+        conflict = original(self, draft, plan)
+        if conflict is None and draft.ends is not None:
+            self._claim(draft, plan, draft.ends)
+        return conflict
+
+    original = Attempts._step_by_step
+    patch.setattr(Attempts, "_merge", merge)
+    patch.setattr(Attempts, "_step_by_step", step_by_step)
 
 
 def rebases_claim_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -162,6 +182,7 @@ MUTANTS = [
     rebases_in_one_transaction_claim_nothing,
     transactions_of_branches_do_not_compare_the_head,
     merges_claim_nothing,
+    merges_claim_after_their_decision,
     rebases_claim_nothing,
     claims_of_rebases_never_final,
     earlier_claims_stay_in_effect,

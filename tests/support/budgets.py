@@ -68,9 +68,9 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, flat": Budget(2, 1, 1, 30, 32, 187, 6_600),
         "add 30 nodes, pyramid": Budget(2, 1, 1, 30, 32, 184, 6_100),
         # A new branch, a commit to it, and a rebase are one transaction each.
-        "branch with 8 changes and merge": Budget(10, None, None, None, 26, 131, 5_300),
-        "branch, commit, rebase and merge": Budget(7, None, None, None, 7, 28, 900),
-        "branch, commit, commit to trunk, rebase and merge": Budget(11, None, None, None, 13, 55, 1_750),
+        "branch with 8 changes and merge": Budget(9, None, None, None, 26, 131, 5_300),
+        "branch, commit, rebase and merge": Budget(6, None, None, None, 7, 28, 900),
+        "branch, commit, commit to trunk, rebase and merge": Budget(9, None, None, None, 13, 55, 1_750),
         "bulk load of 30 nodes, per node": Budget(2, 1, 1, 30, 12, 67, 2_700),
     },
     "hbase": {

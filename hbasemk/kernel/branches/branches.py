@@ -40,7 +40,7 @@ from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import BRIEFLY, NOTHING_COMMITTED, TimeLimit, within_retry_timeout
-from hbasemk.store.abc import Put
+from hbasemk.store.abc import CheckAndWrite, Put
 
 REBASE: Final = "Rebase the branch, which marks the places that both sides changed, and merge it again."
 
@@ -61,35 +61,43 @@ class Branches(BranchCommits):
     # --- making and finding ------------------------------------------------------------------------------
 
     @within_retry_timeout
-    def begin(self, base: View, message: str = "", rebase_of: RebaseOf | None = None) -> int:
-        """Create a branch on a view of trunk; return its first revision. One round trip with transactions, else two.
+    def begin(self, base: View, message: str = "") -> int:
+        """Create a branch on a view of trunk; return its first revision. One round trip.
 
-        ``rebase_of`` is the branch that a rebase continues with this one, which takes no effect before that one has ended.
         Raises BranchError for a view of a branch, and RevisionCollectedError for one that is too old.
         """
         state, extent = self._first(base)
-        root = state.root
-        began = self._runtime.monotonic()
-        put = self._rows.first(root, root, base, extent, message, rebase_of)
         try:
-            is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
-            if not is_protected:
-                is_new = self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
-                # After a lost reply, the repeated request finds the row that the first one wrote.
-                if not is_new and self._heads.head(root) != schema.revision_key(root):
-                    text = revisions.to_text(root)
-                    raise BranchError(f"branch {text} already exists", revision=text)
-                is_protected = fence.protect(self._store, self._runtime, extent.floor)
-            if is_protected:
-                self._revisions.add(state, began)
-                return root
+            self._create(state, extent, message)
+            return state.root
         except BaseException:
             # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
-            self.give_up(root)
+            self.give_up(state.root)
             raise
-        self.give_up(root)
-        self._journal.fence.refresh()
-        raise self._journal.collected(base)
+
+    def _create(self, state: BranchState, extent: Extent, message: str, rebase_of: RebaseOf | None = None) -> None:
+        """Write the first row of a branch, see :meth:`_first`, where no collector passes it; after an error it may be written.
+
+        ``rebase_of`` is the branch that a rebase continues with this one, which takes no effect before that one has ended. One
+        round trip. Raises RevisionCollectedError if the view is too old.
+        """
+        root, base = state.root, state.trunk
+        began = self._runtime.monotonic()
+        put = self._rows.first(root, root, base, extent, message, rebase_of)
+        is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
+        if not is_protected:
+            # A collector that has not found the new row has announced its horizon before this read.
+            is_new, found = self._store.check_and_write_then_read(
+                CheckAndWrite(schema.JOURNAL, schema.COMMITTED, None, put), *fence.get_horizon(self._store)
+            )
+            # After a lost reply, the repeated request finds the row that the first one wrote.
+            if not is_new and self._heads.head(root) != schema.revision_key(root):
+                text = revisions.to_text(root)
+                raise BranchError(f"branch {text} already exists", revision=text)
+            if not fence.protect(self._store, self._runtime, extent.floor, found):
+                self._journal.fence.refresh()
+                raise self._journal.collected(base)
+        self._revisions.add(state, began)
 
     def _first(self, base: View) -> tuple[BranchState, Extent]:
         """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view."""
@@ -347,7 +355,37 @@ class Branches(BranchCommits):
             self._revisions.add(one, began)
         return newest
 
-    def claim_for_rebase(
+    def begin_rebase(
+        self, state: BranchState, revision: int, row: JournalRow, base: View, message: str, *, claims: bool
+    ) -> tuple[int, list[StagedNode] | None]:
+        """Create the new branch of a rebase in steps on the view ``base``, and claim the old one if ``claims``.
+
+        ``row`` is the first row of the old branch, and ``revision`` its newest revision. Returns the first revision of the new
+        branch. If a part of the old branch is merged, it also returns the net effect of that part, and there is no claim. One
+        round trip if the store can make calls in parallel, else two. Raises BranchError if the whole branch is merged, or if
+        ``base`` does not contain the merge of a part; the new branch is then abandoned.
+        """
+        first, extent = self._first(base)
+        root = first.root
+
+        def begin() -> None:
+            self._create(first, extent, message, RebaseOf(state.root, revision))
+
+        def claim() -> list[StagedNode] | None:
+            return self._claim_for_rebase(state, revision, root, base, row) if claims else None
+
+        with NOTHING_COMMITTED:
+            try:
+                # Until it is final, the claim says nothing about the new branch, so either may come first.
+                if claims and self._store.supports_parallel_calls:
+                    return root, self._runtime.run_parallel(begin, claim)[1]
+                begin()
+                return root, claim()
+            except BaseException:
+                self.give_up(root)
+                raise
+
+    def _claim_for_rebase(
         self, state: BranchState, revision: int, root: int, target: View, known: JournalRow
     ) -> list[StagedNode] | None:
         """Claim a branch for a rebase to the new branch ``root``, and return None; ``known`` is the branch's first row.
@@ -362,7 +400,7 @@ class Branches(BranchCommits):
             return self.net_effect(self.find(self._revisions.common(state, found.revision)))
         raise self._partly_merged(state.root, revision, found)
 
-    def close_rebased(self, state: BranchState, revision: int, root: int, into: int, has_claim: bool) -> None:
+    def close_rebased(self, state: BranchState, revision: int, root: int, into: int, *, has_claim: bool) -> None:
         """End a branch that was rebased to another one; otherwise abandon the new one and raise BranchError.
 
         ``root`` is the first revision of the new branch. ``has_claim``: it has claimed the old one.

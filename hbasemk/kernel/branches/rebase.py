@@ -13,7 +13,6 @@ from typing import Final
 from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
-from hbasemk.format.branch_head import RebaseOf
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches import merged_part
@@ -79,14 +78,21 @@ def _in_steps(
     effect: list[StagedNode],
     message: str,
 ) -> int:
-    root = branches.begin(base, message, RebaseOf(state.root, revision))
+    # A branch without effect may have reverted what a merge of a part of it has committed.
+    claims = bool(effect) or row.branch_claim is not None
+    root, merged = branches.begin_rebase(state, revision, row, base, message, claims=claims)
     try:
-        source = _ClaimedEffect(branches, state, revision, root, row, effect)
-        rebased = branches.commit(root, source, message)
+        # A sweep moves the head before it deletes anything. So the end of the old branch, which fails if the head has moved,
+        # shows that the effect was read completely.
+        if branches.heads_return:
+            # A reset that has not seen the claim may still move the head back.
+            branches.require_head(revision)
+        rest = effect if merged is None else merged_part.without(merged, effect)
+        rebased = branches.commit(root, _RebasedEffect(state, rest), message)
     except BaseException:
         branches.give_up(root)
         raise
-    branches.close_rebased(state, revision, root, rebased, source.has_claim)
+    branches.close_rebased(state, revision, root, rebased, has_claim=claims and merged is None)
     return rebased
 
 
@@ -104,46 +110,6 @@ class _RebasedEffect:
     def stage(self, reader: Reader, view: View, _absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
         return _Rebase(reader, self.state, self.effect, view).run()
-
-
-class _ClaimedEffect(_RebasedEffect):
-    """The net effect of a branch that a rebase step by step claims first, for the branch that begins at ``root``.
-
-    ``revision`` is the newest one of the claimed branch, ``row`` its first row.
-    """
-
-    def __init__(
-        self,
-        branches: Branches,
-        state: BranchState,
-        revision: int,
-        root: int,
-        row: JournalRow,
-        effect: list[StagedNode],
-    ) -> None:
-        super().__init__(state, effect)
-        self._branches = branches
-        self._revision = revision
-        self._root = root
-        self._row = row
-        self.has_claim = False
-
-    def stage(self, reader: Reader, view: View, _absent: Collection[str] = (), /) -> ChangeSet:
-        """Claim the branch and apply the effect.
-
-        A sweep moves the head before it deletes anything. So the end of the branch, which fails if the head has moved, shows
-        that the effect was read completely. Where a head may return to an earlier revision, the rebase also makes sure now that
-        the branch has not moved on: a reset that has not seen the claim may still move the head back.
-        """
-        # A branch without effect may have reverted what a merge of a part of it has committed.
-        if self.effect or self._row.branch_claim is not None:
-            merged = self._branches.claim_for_rebase(self.state, self._revision, self._root, view, self._row)
-            self.has_claim = merged is None
-            self.effect = merged_part.without(merged or (), self.effect)
-        plan = super().stage(reader, view)
-        if self._branches.heads_return:
-            self._branches.require_head(self._revision)
-        return plan
 
 
 class _Rebase:

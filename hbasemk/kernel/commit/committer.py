@@ -170,6 +170,8 @@ class Committer(Committing):
 
     def _error_of(self, draft: Draft, lost: LostAttempt, advice: str, deadline: float) -> ConflictError:
         """Return the error for a commit that has lost; only if it expected versions, read them at the newest head."""
+        # What the caller does next must see the winner.
+        self._journal.distrust_polls()
         expected = draft.plan.expected if draft.plan is not None else {}
         if expected:
             # A winner that is not decided yet may still be aborted; then the version stands.

@@ -134,24 +134,25 @@ class Fence:
             self._passed = view.position, horizon
 
 
-def protect(store: RetryingStore, runtime: Runtime, floor: int) -> bool:
+def protect(store: RetryingStore, runtime: Runtime, floor: int, found: Row | None = None) -> bool:
     """Make sure that no collector passes a new branch or checkpoint, whose row or cell has just been written.
 
-    ``floor`` is the id up to which its view contains all of trunk. Returns False if the horizon has passed it already; the
-    caller then ends the branch or checkpoint. One round trip; more if a collector raises the horizon at this moment.
+    ``floor`` is the id up to which its view contains all of trunk. ``found`` is the row of the horizon, if the caller has read it
+    after that write, by :func:`get_horizon`. Returns False if the horizon has passed the view already; the caller then ends the
+    branch or checkpoint. One round trip, none with ``found``; more if a collector raises the horizon at this moment.
 
     A collector announces a horizon, lists branches and checkpoints, and then publishes a horizon that passes none of them. So
     it finds what was written before the announcement. A higher one that is found here is withdrawn, so that its collector
     lists again.
     """
-    while True:
-        found = read_horizon(store)
-        if floor >= found.announced:
-            return True
-        if floor < found.revision:
+    horizon = read_horizon(store) if found is None else _decode(store, found)
+    while floor < horizon.announced:
+        if floor < horizon.revision:
             return False
-        if replace(store, found, Horizon(found.revision, found.revision, new_nonce(runtime))):
-            return True
+        if replace(store, horizon, Horizon(horizon.revision, horizon.revision, new_nonce(runtime))):
+            break
+        horizon = read_horizon(store)
+    return True
 
 
 def allows(store: Store, floor: int, row: Row) -> bool:

@@ -57,7 +57,7 @@ class PolledRevisions(KnownRevisions):
         """Whether a commit of this instance may not have joined: the poll after it failed, or an interrupt came before its end.
         The next poll ends it."""
         self._polls_started = 0
-        self._polled_at = float("-inf")
+        self._polled_at = self._distrusted_at = float("-inf")
         self._poll_begun = -1
         self._change_counter: int | None = None
 
@@ -175,9 +175,14 @@ class PolledRevisions(KnownRevisions):
     def is_recent(self, seconds: float) -> bool:
         """Return whether a poll began less than ``seconds`` ago, and ended; with 0, never, also while the clock stands still.
 
-        It is not recent if an own commit has not joined.
+        It is not recent if an own commit has not joined, or if it began before :meth:`distrust_polls`.
         """
-        return not self.lacks_own_commit and self._polled_at > self._runtime.monotonic() - seconds
+        since = max(self._runtime.monotonic() - seconds, self._distrusted_at)
+        return not self.lacks_own_commit and self._polled_at > since
+
+    def distrust_polls(self) -> None:
+        """Let no poll count as recent that began before now: this instance has met a commit that the head may lack."""
+        self._distrusted_at = self._runtime.monotonic()
 
     def prepare_commit(self, max_poll_age: float, at_most: float, must_poll: bool = False) -> None:
         """Make the head one to base a commit on: poll, unless a poll began within the last ``max_poll_age`` seconds.

@@ -18,6 +18,12 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import World, open_instance
 
+STEPS = pytest.mark.parametrize(
+    ("transactions", "parallel"),
+    [(False, False), (False, True), (True, False)],
+    ids=["steps", "parallel steps", "transactions"],
+)
+
 
 def commit(instance: Instance, *operations: Operation) -> int:
     return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
@@ -26,8 +32,8 @@ def commit(instance: Instance, *operations: Operation) -> int:
 class Interrupted:
     """Two processes, and a branch of the first one that adds a node, adjusts another, and is merged with an interrupt."""
 
-    def __init__(self, world: World, *, transactions: bool, adjusts: bool) -> None:
-        store = MemoryStore(world.clock, transactions=transactions)
+    def __init__(self, world: World, *, transactions: bool = False, parallel: bool = False, adjusts: bool) -> None:
+        store = MemoryStore(world.clock, transactions=transactions, parallel=parallel)
         self.faulty = FaultyStore(store)
         self.one, self.two = open_instance(self.faulty, world, mac=1), open_instance(store, world, mac=2)
         commit(self.one, AddNode("/a", {"n": 1}))
@@ -69,14 +75,14 @@ class Interrupted:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("adjusts", [False, True], ids=["plain", "adjusts"])
-@pytest.mark.parametrize("transactions", [False, True], ids=["steps", "transactions"])
-def test_an_interrupt_at_any_call(after: bool, adjusts: bool, transactions: bool) -> None:
+@STEPS
+def test_an_interrupt_at_any_call(after: bool, adjusts: bool, transactions: bool, parallel: bool) -> None:
     at = outcomes = 0
     merged: set[bool] = set()
     while True:
         at += 1
         world = World()
-        place = Interrupted(world, transactions=transactions, adjusts=adjusts)
+        place = Interrupted(world, transactions=transactions, parallel=parallel, adjusts=adjusts)
         try:
             place.merge(at, after=after)
         except KeyboardInterrupt:
@@ -95,7 +101,7 @@ def test_an_interrupt_at_any_call(after: bool, adjusts: bool, transactions: bool
 
 
 def test_an_interrupt_before_the_branch_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Interrupted(world, transactions=False, adjusts=False)
+    place = Interrupted(world, adjusts=False)
 
     def interrupt(*_: object) -> bool:
         raise KeyboardInterrupt
@@ -130,7 +136,7 @@ def test_a_merge_after_an_interrupted_rebase_says_that_the_branch_is_rebased(
 
 
 def test_a_merge_whose_store_is_closed_before_the_branch_ends_has_succeeded(world: World) -> None:
-    place = Interrupted(world, transactions=False, adjusts=False)
+    place = Interrupted(world, adjusts=False)
     decided: list[Call] = []
 
     def close(call: Call) -> None:

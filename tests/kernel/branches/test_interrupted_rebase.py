@@ -16,6 +16,12 @@ from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import World, open_instance
 
+STEPS = pytest.mark.parametrize(
+    ("transactions", "parallel"),
+    [(False, False), (False, True), (True, False)],
+    ids=["steps", "parallel steps", "transactions"],
+)
+
 
 def commit(instance: Instance, *operations: Operation) -> int:
     return instance.commit(lambda _: OperationList(operations), "", retry_timeout=5, max_poll_age=0)
@@ -24,8 +30,8 @@ def commit(instance: Instance, *operations: Operation) -> int:
 class Interrupted:
     """Two processes; the store of the first one interrupts a call."""
 
-    def __init__(self, world: World, *, transactions: bool) -> None:
-        store = MemoryStore(world.clock, transactions=transactions)
+    def __init__(self, world: World, *, transactions: bool = False, parallel: bool = False) -> None:
+        store = MemoryStore(world.clock, transactions=transactions, parallel=parallel)
         self.faulty = FaultyStore(store)
         self.one, self.two = open_instance(self.faulty, world, mac=1), open_instance(store, world, mac=2)
         commit(self.one, AddNode("/a", {"n": 1}))
@@ -49,13 +55,13 @@ class Interrupted:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("transactions", [False, True], ids=["steps", "transactions"])
-def test_an_interrupted_begin_leaves_no_branch(after: bool, transactions: bool) -> None:
+@STEPS
+def test_an_interrupted_begin_leaves_no_branch(after: bool, transactions: bool, parallel: bool) -> None:
     at = 0
     while True:
         at += 1
         world = World()
-        place = Interrupted(world, transactions=transactions)
+        place = Interrupted(world, transactions=transactions, parallel=parallel)
         place.interrupt(at, after=after)
         try:
             place.one.begin_branch(place.one.head())
@@ -72,15 +78,15 @@ def test_an_interrupted_begin_leaves_no_branch(after: bool, transactions: bool) 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("adjusts", [False, True], ids=["plain", "adjusts"])
-@pytest.mark.parametrize("transactions", [False, True], ids=["steps", "transactions"])
+@STEPS
 def test_an_interrupted_rebase_leaves_one_branch_with_all_changes(
-    after: bool, adjusts: bool, transactions: bool
+    after: bool, adjusts: bool, transactions: bool, parallel: bool
 ) -> None:
     at, rebased = 0, set()
     while True:
         at += 1
         world = World()
-        place = Interrupted(world, transactions=transactions)
+        place = Interrupted(world, transactions=transactions, parallel=parallel)
         change: list[Operation] = [AddNode("/x", {}), *([Adjust("/a", "n", 1)] if adjusts else [])]
         branch = commit_on_branch(place.one, place.one.branches.begin(place.one.head()), change)
         commit(place.two, AddNode("/other", {}))

@@ -26,7 +26,7 @@ from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.commit.operations import AddNode, Adjust, SetProperty
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import ALL_VERSIONS, Decision, NewCell, Put, Scan
+from hbasemk.store.abc import ALL_VERSIONS, CheckAndWrite, Decision, Get, NewCell, Put, Row, Scan
 from hbasemk.store.memory import MemoryStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
@@ -223,13 +223,13 @@ def test_a_branch_whose_creation_arrives_again_cannot_be_used(
 ) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0}))
-    check_and_write, created = one.store.check_and_write, []
+    create, created = one.store.check_and_write_then_read, []
 
-    def record(table: str, column: Any, expected: Any, put: Put, **options: Any) -> bool:
-        created.append((table, column, expected, put))
-        return check_and_write(table, column, expected, put, **options)
+    def record(check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        created.append(check)
+        return create(check, table, get)
 
-    monkeypatch.setattr(one.store, "check_and_write", record)
+    monkeypatch.setattr(one.store, "check_and_write_then_read", record)
     root = one.begin_branch(one.head())
     monkeypatch.undo()
     at = commit_on_branch(one, root, [Adjust("/a", "p", 1)])

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from hbasemk import MicroKernel, Repository
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import CheckAndWrite, Get, Put, Row
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.joint import JointStore
 from tests.support.repositories import problems
 from tests.support.round_trips import ANNOUNCE, CREATE, POLL, READ, WRITE, WRITE_IF, Counted, ParallelMemory, fresh
-
-T = TypeVar("T")
+from tests.support.waits import Waits
 
 
 def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted) -> None:
@@ -26,51 +23,25 @@ def test_a_commit_on_cached_nodes_takes_four_calls_in_sequence(counted: Counted)
     assert counted.store.take() == {CREATE: 2, ANNOUNCE: 1, WRITE: 1, READ: 1}
 
 
-class Waits(JointStore):
-    """Notes each time that a caller waits, with the calls that it waits for."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        super().__init__(inner)
-        self.waits: list[str] = []
-        self.after = lambda call: self.waits.append(f"{call.method} {call.table}")
-
-    def check_and_write_both(
-        self, first: CheckAndWrite, second: CheckAndWrite
-    ) -> tuple[bool | Exception, bool | Exception]:
-        return self._together(lambda: super(Waits, self).check_and_write_both(first, second))
-
-    def write_and_read(
-        self, table: str, puts: Sequence[Put], gets: Sequence[Get], *, durable: bool = True
-    ) -> list[Row]:
-        return self._together(lambda: super(Waits, self).write_and_read(table, puts, gets, durable=durable))
-
-    def _together(self, call: Callable[[], T]) -> T:
-        before = len(self.waits)
-        result = call()
-        self.waits[before:] = [" and ".join(self.waits[before:])]
-        return result
-
-
 def test_a_commit_waits_three_times_for_a_store_with_joint_calls() -> None:
     store = Waits(MemoryStore())
     repository = Repository(store, poll_interval=0)
     repository.run(lambda tx: tx.add("/a", {"p": 0}))
     base = repository.head
-    store.waits.clear()
+    store.take()
     with repository.transaction(base=base) as tx:
         tx.set("/a", "p", 1)
-    assert store.waits == [
+    assert store.take() == [
         "check_and_write journal and check_and_write cluster",
         "write nodes and read nodes",
         "check_and_write journal",
     ]
-    store.waits.clear()
     with repository.transaction(base=repository.head) as tx:
         # The children of a node are looked for by one more read. The existing node is written first, and its marks are read.
         # The last of several writes is joined by the read.
         for number in range(1200):
             tx.add(f"/a/{number}")
-    assert store.waits == [
+    assert store.take() == [
         "read nodes",
         "check_and_write journal and check_and_write cluster",
         "write nodes and read nodes",

@@ -23,7 +23,8 @@ from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.log_poller import Announced
 from hbasemk.kernel.journal.news import News
 from hbasemk.kernel.journal.polled_revisions import PolledRevisions
-from hbasemk.store.abc import ALL_VERSIONS, CellVersion, Column, Delete, Get, NewCell, Put
+from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.store.abc import ALL_VERSIONS, CellVersion, CheckAndWrite, Column, Delete, Get, NewCell, Put, Row
 from tests.support.collecting import set_grace
 
 Mutant = Callable[[pytest.MonkeyPatch], None]
@@ -191,13 +192,21 @@ def read_back_not_checked(patch: pytest.MonkeyPatch) -> None:
 @mutant
 @unordered
 def branches_not_protected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fence, "protect", lambda *_: True)
+    patch.setattr(fence, "protect", lambda *_, **__: True)
 
 
 @mutant
 @unordered
 def branches_ignored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(raising, "holds", lambda *_: [])
+
+
+def the_horizon_is_read_before_the_branch_is_written(patch: pytest.MonkeyPatch) -> None:
+    def read_first(self: RetryingStore, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        (row,) = self.read(table, [get])
+        return self.check_and_write(*check), row
+
+    patch.setattr(RetryingStore, "check_and_write_then_read", read_first)
 
 
 def branches_listed_before_the_announcement(patch: pytest.MonkeyPatch) -> None:
