@@ -8,6 +8,7 @@ from hbasemk.errors import UnknownRevisionError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.branches import branch_rows
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
 from hbasemk.kernel.branches.heads import BranchHeads, not_newest
 from hbasemk.kernel.journal.journal import Journal
@@ -115,6 +116,16 @@ class BranchRevisions:
             raise error
         self._cache.record_open(revision, began)
         return found, row
+
+    def expected(self, revision: int) -> tuple[BranchState, JournalRow] | None:
+        """Return what :meth:`newest` most likely would, by what this instance has written; None if it did not make the branch.
+
+        Another process may have moved the head of the branch, or claimed it. No round trip.
+        """
+        found = self.newest_made(revision)
+        if found is None or found.begun is None:
+            return None
+        return found, branch_rows.expected_first_row(found.root, revision, found.begun)
 
     def outcome(self, revision: int) -> Outcome:
         """Return whether a branch revision ever became its branch's head; after a merge or rebase this never changes.

@@ -26,7 +26,7 @@ from hbasemk.format.extent import Extent
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import net_effects
 from hbasemk.kernel.branches.branch_commits import BranchCommits
-from hbasemk.kernel.branches.cache import BranchState
+from hbasemk.kernel.branches.cache import Begun, BranchState
 from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.branches.unfinished_rebases import UnfinishedRebases
@@ -66,24 +66,24 @@ class Branches(BranchCommits):
 
         Raises BranchError for a view of a branch, and RevisionCollectedError for one that is too old.
         """
-        state, extent = self._first(base)
+        state, extent = self._first(base, Begun(message, None))
         try:
-            self._create(state, extent, message)
+            self._create(state, extent)
             return state.root
         except BaseException:
             # No caller receives the branch. Until a sweep it would keep old revisions from being collected.
             self.give_up(state.root)
             raise
 
-    def _create(self, state: BranchState, extent: Extent, message: str, rebase_of: RebaseOf | None = None) -> None:
+    def _create(self, state: BranchState, extent: Extent) -> None:
         """Write the first row of a branch, see :meth:`_first`, where no collector passes it; after an error it may be written.
 
-        ``rebase_of`` is the branch that a rebase continues with this one, which takes no effect before that one has ended. One
-        round trip. Raises RevisionCollectedError if the view is too old.
+        One round trip. Raises RevisionCollectedError if the view is too old.
         """
         root, base = state.root, state.trunk
+        assert state.begun is not None
         began = self._runtime.monotonic()
-        put = self._rows.first(root, root, base, extent, message, rebase_of)
+        put = self._rows.first(root, root, base, extent, state.begun)
         is_protected = self._store.supports_transactions and self._transactions.begin(put, extent.floor)
         if not is_protected:
             # A collector that has not found the new row has announced its horizon before this read.
@@ -99,8 +99,11 @@ class Branches(BranchCommits):
                 raise self._journal.collected(base)
         self._revisions.add(state, began)
 
-    def _first(self, base: View) -> tuple[BranchState, Extent]:
-        """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view."""
+    def _first(self, base: View, begun: Begun) -> tuple[BranchState, Extent]:
+        """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view.
+
+        A branch that continues another one after a rebase takes no effect before that one has ended.
+        """
         if revisions.is_branch(base.revision):
             raise BranchError(
                 f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}; "
@@ -110,7 +113,7 @@ class Branches(BranchCommits):
         self._journal.require_readable(base)
         extent = self._journal.contents(base)
         root = self._new_id(max(base.upper, self._journal.highest_seen))
-        return BranchState.begin(root, base, extent), extent
+        return BranchState.begin(root, base, extent, begun), extent
 
     def find(self, revision: int) -> BranchState:
         """Return a branch revision. Two round trips if it is not cached; one if the cache entry is too old.
@@ -124,15 +127,6 @@ class Branches(BranchCommits):
     def lacks(self, state: BranchState, other: View) -> bool:
         """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
         return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
-
-    @property
-    def heads_return(self) -> bool:
-        """Whether a reset may move the head of a branch back to an earlier revision.
-
-        On HBase it must not: the request of a commit that followed the earlier revision may arrive a second time, and would
-        move the head from there again.
-        """
-        return self._store.supports_transactions
 
     @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
@@ -208,11 +202,13 @@ class Branches(BranchCommits):
                 # Another process may have ended the branch; then its state is the reason.
                 self.require_head(revision)
                 raise
-            # A sweep moves the head before it deletes anything: if the head is unchanged, the effect was read completely.
-            state, row = self.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
+            # A sweep moves the head before it deletes anything: if the head is unchanged now or after the claim, the effect was
+            # read completely.
+            is_noop = noop.is_noop(nodes)
+            expected = None if is_noop else self.expected_head_row(revision)
+            state, row = expected or self.begun_head_row(revision)
             self.require_begun(row)
             message = row.message if message is None else message
-            is_noop = noop.is_noop(nodes)
             if is_noop and row.branch_claim is not None:
                 self._require_unmerged(state, revision, row.branch_claim)
         net_effects.require_no_marker(nodes, revision)
@@ -228,8 +224,7 @@ class Branches(BranchCommits):
             return self._journal.head.revision
         tried: list[int] = []
         again = True
-        # After this row was read, a commit to the branch may move the head before the claim: then only a part is merged, and the
-        # error says so. If a merge in one transaction was refused, that is likely, so the row is read again.
+        # If a merge in one transaction was refused, the branch has probably changed, so the row is read again.
         known = None if self.heads_return else row
         while True:
             end = MergeEnd(self._claims, state.root, revision, known, yields=not again)
@@ -332,7 +327,7 @@ class Branches(BranchCommits):
         has claimed the branch, the branch has moved on, or a collector is passing the new view. Raises the errors of staging.
         """
         with NOTHING_COMMITTED:
-            first, extent = self._first(base)
+            first, extent = self._first(base, Begun(message, None))
             prepared = self._prepare(first, first.trunk, source)
         root = newest = first.root
         states = [first]
@@ -345,7 +340,7 @@ class Branches(BranchCommits):
             states.append(first.followed_by(newest, plan))
             rows.append(self._rows.further(newest, first, first.own, message, encoded))
             cells = plan.puts(newest)
-        rows.append(self._rows.first(root, newest, base, extent, message))
+        rows.append(self._rows.first(root, newest, base, extent, Begun(message, None)))
         end, claim = BranchHead(REBASED, revision, newest), BranchClaim(root, revision, is_final=True)
         began = self._runtime.monotonic()
         if not self._transactions.rebase(state.root, end, claim, extent.floor, rows, cells):
@@ -365,11 +360,11 @@ class Branches(BranchCommits):
         round trip if the store can make calls in parallel, else two. Raises BranchError if the whole branch is merged, or if
         ``base`` does not contain the merge of a part; the new branch is then abandoned.
         """
-        first, extent = self._first(base)
+        first, extent = self._first(base, Begun(message, RebaseOf(state.root, revision)))
         root = first.root
 
         def begin() -> None:
-            self._create(first, extent, message, RebaseOf(state.root, revision))
+            self._create(first, extent)
 
         def claim() -> list[StagedNode] | None:
             return self._claim_for_rebase(state, revision, root, base, row) if claims else None

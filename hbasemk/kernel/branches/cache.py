@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
+from hbasemk.format.branch_head import RebaseOf
 from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
@@ -32,13 +33,21 @@ MOST_CHECKS: Final = 10_000
 T = TypeVar("T")
 
 
+class Begun(NamedTuple):
+    """What the first row of a branch stores, besides its view: the message, and the branch that a rebase in steps continues."""
+
+    message: str
+    rebase_of: RebaseOf | None
+
+
 @dataclass(frozen=True, slots=True)
 class BranchState:
     """A branch revision: the branch's first revision ``root``, its trunk ``base``, and its ``own`` revisions so far.
 
     ``trunk`` is the branch's fixed view of trunk; ``view`` adds the branch's own revisions. ``changes`` are those of its
     revisions, if this instance has made them all and they are few; else None. ``states`` are those of changed nodes in ``view``
-    (None: no such node), as far as this instance knows them and they are small.
+    (None: no such node), as far as this instance knows them and they are small. ``begun`` is known if this instance has begun the
+    branch.
     """
 
     root: int
@@ -48,11 +57,13 @@ class BranchState:
     view: View
     changes: tuple[RowChange, ...] | None = None
     states: Mapping[str, NodeState | None] = field(default_factory=dict)
+    begun: Begun | None = None
 
     @classmethod
-    def begin(cls, root: int, trunk: View, extent: Extent) -> BranchState:
-        """Return the first revision of a branch that this instance has made on a view of trunk with this extent."""
-        return cls(root, trunk.revision, (root,), trunk, View.of_branch((root,), extent, trunk.upper), ())
+    def begin(cls, root: int, trunk: View, extent: Extent, begun: Begun) -> BranchState:
+        """Return the first revision of a branch that this instance begins on a view of trunk with this extent."""
+        view = View.of_branch((root,), extent, trunk.upper)
+        return cls(root, trunk.revision, (root,), trunk, view, (), begun=begun)
 
     def followed_by(self, new: int, plan: ChangeSet) -> BranchState:
         """Return the revision ``new`` of the branch, which follows this one with the changes of ``plan``."""
@@ -60,7 +71,7 @@ class BranchState:
         view = View.of_branch(own, self.view.extent, self.trunk.upper)
         changes = None if self.changes is None else (*self.changes, *plan.changes)
         if changes is None or len(changes) > MOST_CHANGES:
-            return BranchState(self.root, self.base, own, self.trunk, view)
+            return BranchState(self.root, self.base, own, self.trunk, view, begun=self.begun)
         states = {**self.states, **plan.states(new)}
         for node in plan.after:
             if node.repeated:
@@ -69,7 +80,7 @@ class BranchState:
                 del states[node.path]
         if sum(map(size_of_state, states.values())) > MOST_BYTES:
             states = {}
-        return BranchState(self.root, self.base, own, self.trunk, view, changes, states)
+        return BranchState(self.root, self.base, own, self.trunk, view, changes, states, self.begun)
 
     @property
     def ids(self) -> int:

@@ -12,10 +12,11 @@ from hbasemk.errors import BranchError
 from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
+from hbasemk.kernel.branches import heads
 from hbasemk.kernel.branches.heads import BranchHeads, not_newest
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import NewCell, Put
+from hbasemk.store.abc import CheckAndWrite, NewCell, Put
 
 
 class EarlierMergeError(Exception):
@@ -29,10 +30,10 @@ class EarlierMergeError(Exception):
 class BranchClaims:
     """The claims of one instance on branches."""
 
-    def __init__(self, store: RetryingStore, outcomes: Outcomes, heads: BranchHeads) -> None:
+    def __init__(self, store: RetryingStore, outcomes: Outcomes, branch_heads: BranchHeads) -> None:
         self._store = store
         self._outcomes = outcomes
-        self._heads = heads
+        self._heads = branch_heads
 
     def take(
         self, root: int, claimant: int, revision: int, known: JournalRow | None = None, *, yields: bool = False
@@ -41,8 +42,11 @@ class BranchClaims:
 
         The claimant is a merge, or the first revision of the branch to which it is rebased. Returns the earlier claim if that
         one has taken effect. Raises BranchError if the branch has moved on without one, or has ended so long ago that its rows
-        are deleted. ``known`` is the first row of the branch, if the caller has read it. Two round trips without an earlier
-        claim, one with a known row.
+        are deleted. ``known`` is the first row of the branch, as the caller has read it or expects it. Two round trips without an
+        earlier claim, one with a known row.
+
+        In a store that does not order all writes, the head is read again after the claim: a commit to the branch may have moved
+        it. Then BranchError is raised, and the claim stays until another one replaces it.
 
         ``yields``: raise EarlierMergeError if a merge with a lower id is pending and its writer lives, as a read-back would. Two
         merges that write the same columns would otherwise abort each other.
@@ -50,7 +54,6 @@ class BranchClaims:
         wanted = BranchClaim(claimant, revision)
         while True:
             row = self._heads.row(root) if known is None else known
-            known = None
             found = row.branch_claim
             if not row.cells:
                 text = revisions.to_text(revision)
@@ -58,28 +61,40 @@ class BranchClaims:
                     f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text
                 )
             if found == wanted:
+                # The reply was lost.
+                _require_newest(revision, row)
                 return None
             if yields and found is not None and self._is_in_the_way(found.claimant, claimant):
                 raise EarlierMergeError(found.claimant)
             if found is not None and self._is_in_effect(found, row):
                 return found
-            if (error := not_newest(revision, row)) is not None:
-                raise error
+            _require_newest(revision, row)
             # The branch of a replaced rebase is not abandoned here: after a lost reply, the rebase may claim again.
-            if self._replace(root, row.value(schema.BRANCH_CLAIM), wanted):
+            is_claimed, known = self._replace(root, row.value(schema.BRANCH_CLAIM), wanted)
+            if is_claimed:
+                if known is not None:
+                    # If another claim has replaced this one since, the claimant has failed already.
+                    _require_newest(revision, known)
                 return None
 
     def finalize(self, root: int, claimant: int, revision: int) -> bool:
         """Make the claim of a rebase final, before the rebase ends the branch; return False if it was replaced."""
         before, after = BranchClaim(claimant, revision), BranchClaim(claimant, revision, is_final=True)
-        if self._replace(root, before.encode(), after):
+        if self._store.check_and_write(*_replacement(root, before.encode(), after)):
             return True
         # After a lost reply, the retry finds the value that the first attempt wrote.
         return self._heads.row(root).branch_claim == after
 
-    def _replace(self, root: int, before: bytes | None, after: BranchClaim) -> bool:
-        put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, after.encode())])
-        return self._store.check_and_write(schema.JOURNAL, schema.BRANCH_CLAIM, before, put)
+    def _replace(self, root: int, before: bytes | None, after: BranchClaim) -> tuple[bool, JournalRow | None]:
+        """Replace the claim on a branch by compare-and-set; return whether that is done, and the first row read afterwards.
+
+        Where that read would be a call of its own, there is no row: the caller has just read the row, or reads the head later.
+        """
+        check = _replacement(root, before, after)
+        if self._store.supports_transactions:
+            return self._store.check_and_write(*check), None
+        is_done, row = self._store.check_and_write_then_read(check, *heads.get_first_row(root))
+        return is_done, JournalRow(row)
 
     def end_merged(self, root: int, claim: BranchClaim) -> None:
         """End a branch whose merge has committed: the process of the merge may have died before it did so."""
@@ -115,3 +130,14 @@ class BranchClaims:
         # The rebase has given up, unless it ended the old branch and the new one was abandoned later.
         ended = self._heads.read(row.revision)
         return ended is not None and ended.how != b""
+
+
+def _require_newest(revision: int, row: JournalRow) -> None:
+    if (error := not_newest(revision, row)) is not None:
+        raise error
+
+
+def _replacement(root: int, before: bytes | None, after: BranchClaim) -> CheckAndWrite:
+    """Return the compare-and-set that replaces the claim on a branch."""
+    put = Put(schema.revision_key(root), [NewCell(*schema.BRANCH_CLAIM, after.encode())])
+    return CheckAndWrite(schema.JOURNAL, schema.BRANCH_CLAIM, before, put)

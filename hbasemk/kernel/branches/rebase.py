@@ -52,13 +52,19 @@ def rebase(branches: Branches, revision: int, base: View, message: str | None = 
 
 
 def _rebase(branches: Branches, revision: int, base: View, message: str | None) -> int:
-    state, row = branches.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
+    expected = branches.expected_head_row(revision)
+    state, row = expected or branches.begun_head_row(revision)
     branches.require_begun(row)
     message = row.message if message is None else message
     if state.base == base.revision and not branches.lacks(state, base):
+        if expected is not None:
+            branches.require_head(revision)
         return revision
     try:
         effect = branches.net_effect(state)
+        if expected is not None and not effect:
+            # It may make no claim, which would check the head.
+            _, row = branches.require_head_row(revision)
         rebased = None
         if branches.may_rebase_at_once(row, len(effect)):
             rebased = branches.rebase_at_once(state, revision, base, _RebasedEffect(state, effect), message)

@@ -252,8 +252,8 @@ def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
             two.two.branches.merge(later[0], "")
         return close_rebased(self, root, newest, into)
 
-    def replaced(self: BranchClaims, *arguments: Any) -> bool:
-        if self is two.one.branches._claims or not later:
+    def replaced(self: BranchClaims, *arguments: Any) -> Any:
+        if self is two.one.branches._claims or heads or not later:
             return replace(self, *arguments)
         if not claimed_before_the_reset:
             reset()
@@ -269,6 +269,9 @@ def test_a_branch_counts_once_if_it_is_reset_while_it_is_merged_and_rebased(
         rebase(two.one.branches, two.branch, two.one.head(), "")
     assert heads
     assert two.branch not in heads
+    if not claimed_before_the_reset and not two.faulty.supports_transactions:
+        # The merge has found that the head had moved before its claim.
+        two.two.branches.merge(heads[0], "")
     assert shown(two.one) == shown(two.two) == 101
 
 
@@ -280,7 +283,7 @@ def test_where_heads_return_a_rebase_in_steps_reads_the_head_after_its_claim(
     commit(two.one, SetProperty("/a", "other", 1))
     replace = BranchClaims._replace
 
-    def replaced(self: BranchClaims, *arguments: Any) -> bool:
+    def replaced(self: BranchClaims, *arguments: Any) -> Any:
         monkeypatch.setattr(BranchClaims, "_replace", replace)
         commit_on_branch(two.two, two.branch, [SetProperty("/a", "later", 1)])
         return replace(self, *arguments)
@@ -484,7 +487,7 @@ def test_a_branch_is_merged_once_if_a_merge_in_steps_meets_one_in_a_transaction(
     )
     replace, merged = BranchClaims._replace, list[int]()
 
-    def merge_before(self: BranchClaims, *arguments: Any) -> bool:
+    def merge_before(self: BranchClaims, *arguments: Any) -> Any:
         # The first process has found no claim.
         if not merged:
             merged.append(two.two.branches.merge(two.branch, ""))

@@ -132,7 +132,8 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
     commit(one, AddNode("/a", {"p": 0}))
     first = one.begin_branch(one.head())
     at = commit_on_branch(one, first, [Adjust("/a", "p", 1)])
-    check_and_write, write_if, slept = one.store.check_and_write, one.store.write_if, []
+    check_and_write, write_if, slept = one.store.check_and_write, one.store.write_if, list[bool]()
+    claim = one.store.check_and_write_then_read
 
     def sleep() -> None:
         if not slept:
@@ -141,9 +142,13 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
             collected_branch(other, store, world, at)
 
     def sleep_first(table: str, column: Any, *arguments: Any, **options: Any) -> bool:
-        if column in (schema.BRANCH_HEAD, schema.BRANCH_CLAIM):
+        if column == schema.BRANCH_HEAD:
             sleep()
         return check_and_write(table, column, *arguments, **options)
+
+    def sleep_before_a_claim(check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
+        sleep()
+        return claim(check, table, get)
 
     def sleep_before_a_merge(*arguments: Any, **options: Any) -> int | None:
         decisions = [one for one in arguments if isinstance(one, Decision)]
@@ -152,6 +157,7 @@ def test_a_process_that_slept_until_its_branch_was_collected_changes_nothing(
         return write_if(*arguments, **options)
 
     monkeypatch.setattr(one.store, "check_and_write", sleep_first)
+    monkeypatch.setattr(one.store, "check_and_write_then_read", sleep_before_a_claim)
     monkeypatch.setattr(one.store, "write_if", sleep_before_a_merge)
     if call == "commit in steps":
         monkeypatch.setattr(one.branches._transactions, "fits", lambda *_: False)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hbasemk import Repository
+from hbasemk import BranchError, Repository
 from hbasemk.repository import instance_of
 from tests.support.repositories import problems
 from tests.support.round_trips import ParallelMemory
@@ -16,6 +16,8 @@ ROW = "check_and_write journal"
 BEGIN = f"{ROW} and read cluster"
 """The first row of a branch, and the horizon of the collection."""
 HEAD = "read journal"
+CLAIM = f"{ROW} and {HEAD}"
+"""The claim, and the head after it."""
 COMMIT_TO_BRANCH = [ROW, "write nodes", ROW]
 
 
@@ -48,14 +50,13 @@ def test_each_step_of_a_branch(store: Waits, repository: Repository) -> None:
     repository.run(lambda tx: tx.set("/b", "p", 1))
     store.take()
     assert branch.rebase() == []
-    # The head; the new branch with the claim; the commit; the claim becomes final, and the old branch ends.
-    assert store.take() == [HEAD, f"{BEGIN} and {ROW}", *COMMIT_TO_BRANCH, ROW, ROW]
+    # The new branch with the claim; the commit; the claim becomes final, and the old branch ends.
+    assert store.take() == [f"{BEGIN} and {CLAIM}", *COMMIT_TO_BRANCH, ROW, ROW]
     branch.merge()
-    # The head; announcement and journal row; the claim with cells and read-back; the decision; the end of the branch.
+    # Announcement and journal row; the claim with cells and read-back; the decision; the end of the branch.
     assert store.take() == [
-        HEAD,
         f"{ROW} and check_and_write cluster",
-        f"{ROW} and write nodes and read nodes",
+        f"{CLAIM} and write nodes and read nodes",
         ROW,
         ROW,
     ]
@@ -67,7 +68,8 @@ def test_a_rebase_of_no_changes_claims_nothing(store: Waits, repository: Reposit
     repository.run(lambda tx: tx.set("/b", "p", 1))
     store.take()
     branch.rebase()
-    # The heads of both branches, because the commit has no changes; the end of the old branch.
+    # The head of the old branch, because there is no claim, and that of the new one, because its commit has no changes; the end
+    # of the old branch.
     assert store.take() == [HEAD, BEGIN, HEAD, ROW]
 
 
@@ -80,3 +82,32 @@ def test_after_a_conflict_a_branch_and_a_rebase_poll(store: Waits, repository: R
         branch.merge()
     assert branch.rebase() == ["/a/:conflict"]
     assert repository.branch().head["/a"]["p"] == 2
+
+
+def test_a_branch_of_another_process_is_read_first(store: Waits, repository: Repository) -> None:
+    branch = repository.branch("adopted")
+    branch.run(lambda tx: tx.set("/a", "p", 1))
+    with Repository(store, poll_interval=0, owns_store=False) as other:
+        adopted = other.resume_branch(branch.revision)
+        store.take()
+        adopted.merge()
+        assert HEAD in store.take()[:3]
+        assert other.refresh().revision == adopted.merged
+        assert next(entry.message for entry in other.log()) == "adopted"
+
+
+def test_a_merge_finds_that_another_process_has_committed_to_the_branch(repository: Repository, store: Waits) -> None:
+    branch = repository.branch()
+    branch.run(lambda tx: tx.set("/a", "p", 1))
+    with Repository(store, poll_interval=0, owns_store=False) as other:
+        adopted = other.resume_branch(branch.revision)
+        adopted.run(lambda tx: tx.set("/b", "p", 1))
+        for act in (branch.merge, branch.rebase):
+            repository.run(lambda tx: tx.set("/", act.__name__, 1))  # noqa: B023 - it runs at once
+            with pytest.raises(BranchError, match="is not the newest of its branch") as raised:
+                act()
+            assert raised.value.continues_at == adopted.revision
+        assert dict(repository.refresh()["/a"]) == {"p": 0}
+        adopted.merge()
+    assert [dict(repository.refresh()[path]) for path in ("/a", "/b")] == [{"p": 1}] * 2
+    assert repository.branches() == []

@@ -72,12 +72,12 @@ KNOWN = {
         "shortened_past_possible_late_revisions": 207,
     },
     "shared branches": {
-        "claims_of_rebases_never_final": 676,
-        "merged_adjusts_are_applied_again": 268,
-        "new_branches_take_effect_before_old_ones_have_ended": 12328,
+        "claims_of_rebases_never_final": 786,
+        "merged_adjusts_are_applied_again": 270,
+        "new_branches_take_effect_before_old_ones_have_ended": 12602,
         "rebases_in_one_transaction_claim_nothing": 4355,
-        "rebases_in_one_transaction_overlook_claims": 1802,
-        "resets_move_the_head_of_a_claimed_branch_back": 4468,
+        "rebases_in_one_transaction_overlook_claims": 3860,
+        "resets_move_the_head_of_a_claimed_branch_back": 3858,
         "transactions_of_branches_do_not_compare_the_head": 188,
     },
     # The numbers of pairs of operations.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from hbasemk.errors import HbasemkError
 from hbasemk.format import values
-from hbasemk.format.branch_head import ABANDONED, BranchClaim
+from hbasemk.format.branch_head import ABANDONED
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, RemoveNode
@@ -23,6 +23,9 @@ from tests.support.simulation.trees import Broken, check_tables
 FAULTS: Final[Mapping[str, float]] = {"lost": 0.02, "refused": 0.01, "deaths": 0.01, "pauses": 0.02}
 TURNS: Final = 3
 LONGEST_WAIT: Final = 5
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class SharedBranch:
@@ -92,15 +95,18 @@ class SharedBranch:
     def _slow_claims(self, actor: Actor, instance: Instance) -> None:
         """Let the process wait sometimes after it has changed a claim, while the others go on."""
         claims = instance.branches._claims
-        replace = claims._replace
 
-        def slowly(root: int, before: bytes | None, after: BranchClaim) -> bool:
-            done = replace(root, before, after)
-            self.claims += 1
-            actor.runtime.sleep(self.simulator.chance.choice((0, 0, 0.05, 1, 4)))
-            return done
+        def slowed(change: Callable[P, T]) -> Callable[P, T]:
+            def slowly(*arguments: P.args, **named: P.kwargs) -> T:
+                done = change(*arguments, **named)
+                self.claims += 1
+                actor.runtime.sleep(self.simulator.chance.choice((0, 0, 0.05, 1, 4)))
+                return done
 
-        claims._replace = slowly  # type: ignore[method-assign]
+            return slowly
+
+        claims._replace = slowed(claims._replace)  # type: ignore[method-assign]
+        claims.finalize = slowed(claims.finalize)  # type: ignore[method-assign]
 
     def _some_in_steps(self, instance: Instance) -> None:
         """Let some commits go step by step that one transaction could make: larger ones do."""
