@@ -21,6 +21,7 @@ __all__ = ["checked_trees"]
 pytestmark = pytest.mark.usefixtures("checked_trees")
 
 
+@pytest.mark.no_cover
 def test_every_operation_stays_within_its_budget(tmp_path: Path) -> None:
     entry = Entry("hbasemk", "sqlite", "hbasemk", "tests.support.counted:CountedEmbedded")
     assert_within_budgets(entry, str(tmp_path))

@@ -50,6 +50,7 @@ def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) ->
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("scale", sizes(None, 10, 1))
 def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, scale: int
@@ -255,6 +256,7 @@ def test_nodes_with_large_values_are_read_a_few_at_a_time(tables: Tables, monkey
     assert len(counts) < 200 + 100
 
 
+@pytest.mark.no_cover
 def test_damage_deep_in_a_history_and_in_a_wide_node_is_found(tables: Tables) -> None:
     first = tables.commit(AddNode("/a", {"n": 0}), AddNode("/a/x", {}))
     for number in range(700):
@@ -279,6 +281,7 @@ def test_damage_deep_in_a_history_and_in_a_wide_node_is_found(tables: Tables) ->
     assert [problem.kind for problem in IntegrityCheck(tables.instance, path="/wide/00001").run()] == []
 
 
+@pytest.mark.no_cover
 def test_rows_with_child_cells_only_are_found_at_any_key(tables: Tables) -> None:
     wide = [AddNode("/m", {})] + [AddNode(f"/m/{number:05}", {}) for number in range(4500)]
     folders = [AddNode(f"/f{number:02}", {}) for number in range(60)]

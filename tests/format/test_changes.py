@@ -24,6 +24,7 @@ def as_read(cells: list[changes.NewCell]) -> list[Cell]:
     return [Cell(cell.family, cell.qualifier, 1, cell.value) for cell in sorted(cells)]
 
 
+@pytest.mark.no_cover
 @given(st.lists(CHANGES))
 def test_changes_round_trip(listed: list[RowChange]) -> None:
     read = changes.decode(as_read(changes.encode(listed)))

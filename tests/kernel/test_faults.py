@@ -84,6 +84,7 @@ def fail_at(place: Place, number: int, how: str) -> None:
     place.store.before, place.store.after = before, after
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("how", ["not applied", "reply lost", "died"])
 @pytest.mark.parametrize(
     ("transactions", "batch_rows"),

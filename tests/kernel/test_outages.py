@@ -136,6 +136,7 @@ def test_outage_shorter_than_the_retry_timeout_raises_no_error(kind: str, store:
             assert place.check() == after, what
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("kind", OPERATIONS)

@@ -249,6 +249,7 @@ class Endless(io.RawIOBase):
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_a_long_stream_is_written_and_read_in_little_memory(new_store: Callable[[], Store], tmp_path: Path) -> None:
     store = new_store()
     if store.location == "memory":

@@ -79,6 +79,7 @@ def test_a_diff_with_a_depth_equals_the_whole_diff_cut_at_that_depth(opened: Ins
         assert cut == whole, (first.revision, second.revision, top, depth)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("change", ["added", "removed", "changed"])
 def test_the_cost_of_a_diff_with_a_depth_depends_on_what_it_shows(opened: Instances, change: str) -> None:
     store = CountingStore(opened.new_store())

@@ -52,6 +52,7 @@ def json_nodes(repository: Repository, at: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0 if not SECONDS else 300)
+@pytest.mark.no_cover
 # A file or repository ends with this warning if an interrupt falls between its opening and the with block.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_json_import_interrupted_at_any_point_counts_its_committed_nodes(checked: Checked, tmp_path: Path) -> None:
@@ -322,6 +323,7 @@ def test_an_interrupted_json_import_prints_the_committed_nodes_on_hbase(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_an_interrupted_import_reports_the_committed_nodes(checked: Checked, tmp_path: Path) -> None:
     top = tmp_path / "top"
     for number in range(FILES):

@@ -58,6 +58,7 @@ def parts(state: NodeState | None) -> object:
     return state.path, state.created, state.revision, state.encoded, properties, dict(state.later)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("transactions", [False, True])
 def test_known_states_are_those_that_a_read_finds(transactions: bool) -> None:
     chance = random_of_test()

@@ -54,6 +54,7 @@ class Place:
             self.add(1)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("later", [1, 4], ids=["in the log", "below its base"])
 @pytest.mark.parametrize("action", ["commit", "renewal", "first commit"])
 def test_each_id_is_in_the_log_or_below_its_base(

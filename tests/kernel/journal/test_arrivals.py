@@ -254,6 +254,7 @@ def test_the_watermark_does_not_pass_a_row_that_arrives_meanwhile(store: Store, 
     store.delete_rows(schema.JOURNAL, [schema.revision_key(first - 1)])
 
 
+@pytest.mark.no_cover
 def test_periodic_work_reads_each_revision_a_few_times_while_others_commit(store: Store, world: World) -> None:
     # Each attempt to move the watermark to the last revision read all rows above it, and failed.
     faulty = FaultyStore(store)

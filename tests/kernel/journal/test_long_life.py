@@ -300,6 +300,7 @@ def test_opening_cost_does_not_depend_on_repository_age(revisions: int) -> None:
     old.check()
 
 
+@pytest.mark.no_cover
 def test_many_short_lived_instances_leave_a_short_journal() -> None:
     site = Site()
     for number in range(1200):

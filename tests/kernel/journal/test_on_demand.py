@@ -47,6 +47,7 @@ def watermark(repo: Repository) -> Watermark:
     return Watermark.decode(row.cells[0].value)
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("alone", [True, False])
 def test_the_watermark_moves_and_the_journal_stays_short(opened: Instances, alone: bool) -> None:
     writer = opened(settings=SHORT)

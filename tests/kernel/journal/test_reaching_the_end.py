@@ -77,6 +77,7 @@ def test_an_attempt_that_an_arrival_prevented_is_repeated(store: Store, world: W
     assert read_watermark(store).revision == later[0]
 
 
+@pytest.mark.no_cover
 def test_another_instance_that_moves_it_less_far_prevents_no_move(store: Store, world: World) -> None:
     faulty = FaultyStore(store)
     one, other = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
@@ -112,6 +113,7 @@ def test_the_attempts_end_when_the_watermark_is_at_the_end(store: Store, world: 
     assert counting.traffic().calls == 0
 
 
+@pytest.mark.no_cover
 def test_a_pending_revision_delays_it_until_its_writer_is_dead(store: Store, world: World) -> None:
     faulty = FaultyStore(store)
     one, dead = open_instance(store, world, mac=1), open_instance(faulty, world, mac=2)

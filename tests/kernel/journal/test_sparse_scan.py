@@ -148,6 +148,7 @@ def test_a_wrong_clock_costs_calls_only(world: World, skew_ms: int) -> None:
     assert len(slow.visited) < 200
 
 
+@pytest.mark.no_cover
 def test_a_lost_reply_loses_no_row(world: World) -> None:
     place = Place(world, DAY_MS)
     place.write([], range(DAY_MS, 0, -DAY_MS // 10))
