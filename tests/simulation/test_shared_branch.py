@@ -20,7 +20,6 @@ from hbasemk.kernel.branches.claims import BranchClaims
 from hbasemk.kernel.branches.merge_end import MergeEnd
 from hbasemk.kernel.branches.one_transaction import BranchTransactions
 from hbasemk.kernel.commit.attempt import Attempts
-from hbasemk.kernel.commit.branch_end import BranchEnd
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.store.abc import Decision, NewCell, Put, Row
@@ -91,18 +90,18 @@ def merges_claim_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def merges_claim_after_their_decision(patch: pytest.MonkeyPatch) -> None:
-    def merge(self: Attempts, draft: Draft, plan: ChangeSet, ends: BranchEnd) -> Any:
-        draft.touched = plan.changes
-        return self._write_and_validate(draft, plan)
+    original = Attempts._step_by_step
 
     def step_by_step(self: Attempts, draft: Draft, plan: ChangeSet) -> Any:
-        conflict = original(self, draft, plan)
-        if conflict is None and draft.ends is not None:
-            self._claim(draft, plan, draft.ends)
+        ends, draft.ends = draft.ends, None
+        try:
+            conflict = original(self, draft, plan)
+        finally:
+            draft.ends = ends
+        if conflict is None and ends is not None:
+            self._claim(draft, plan, ends)
         return conflict
 
-    original = Attempts._step_by_step
-    patch.setattr(Attempts, "_merge", merge)
     patch.setattr(Attempts, "_step_by_step", step_by_step)
 
 

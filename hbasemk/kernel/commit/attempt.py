@@ -232,31 +232,11 @@ class Attempts(Committing):
         return None if committed else _aborted(draft, plan)
 
     def _step_by_step(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Run steps 6 to 10, with the claim of a merge; return the conflict over which the revision must abort."""
-        conflict = self._write_and_validate(draft, plan) if draft.ends is None else self._merge(draft, plan, draft.ends)
-        if conflict is not None:
-            return conflict
-        draft.decision_arrival = self._writing.decide(draft)
-        return None if draft.decision_arrival else _aborted(draft, plan)
-
-    def _merge(self, draft: Draft, plan: ChangeSet, ends: BranchEnd) -> Conflict | None:
-        """Claim the branch and run steps 6 to 9, at the same time if the store can; return the conflict that either finds."""
-        draft.touched = plan.changes
-
-        def claim() -> Conflict | None:
-            return self._claim(draft, plan, ends)
-
-        def write() -> Conflict | None:
-            return self._write_and_validate(draft, plan)
-
-        if not self._store.supports_parallel_calls:
-            return claim() or write()
-        # The claim must precede the decision only.
-        refused, conflict = self._runtime.run_parallel(claim, write)
-        return refused or conflict
-
-    def _write_and_validate(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Run steps 6 to 9: write the cells, and read back what the commit relies on."""
+        """Run steps 6 to 10, after the claim of a merge; return the conflict over which the revision must abort."""
+        if draft.ends is not None:
+            conflict = self._claim(draft, plan, draft.ends)
+            if conflict is not None:
+                return conflict
         # What the first part has written is above all marks that matter.
         respects = 0 if self._write_first_part(draft, plan) else draft.revision
         draft.touched = plan.changes
@@ -264,7 +244,10 @@ class Attempts(Committing):
         read = self._writing.write(draft, plan, probes.first)
         conflict = self._read_back.validate(draft.revision, draft.view, plan, probes, read)
         draft.found_others = probes.marks.found_others
-        return conflict
+        if conflict is not None:
+            return conflict
+        draft.decision_arrival = self._writing.decide(draft)
+        return None if draft.decision_arrival else _aborted(draft, plan)
 
     def _write_first_part(self, draft: Draft, plan: ChangeSet) -> bool:
         """Write the existing rows of a large commit, and look for marks there; return whether there is such a part.

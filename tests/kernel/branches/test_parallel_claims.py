@@ -1,4 +1,4 @@
-"""Claims on a store with parallel calls: they are made together with the new branch of a rebase, or the cells of a merge."""
+"""Claims on a store with parallel calls: a rebase makes its claim together with its new branch."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_a_rebase_of_a_branch_that_is_being_merged_abandons_its_new_branch(users
     assert users.one.branches() == []
 
 
-def test_a_merge_that_loses_its_claim_deletes_its_cells(users: TwoUsers) -> None:
+def test_a_merge_that_loses_its_claim_leaves_no_cells(users: TwoUsers) -> None:
     before = users.one.head.revision
     users.once_before("check_and_write", schema.CLUSTER, users.adopted.merge)
     with pytest.raises(BranchError, match="has been merged into trunk"):

@@ -53,10 +53,11 @@ def test_each_step_of_a_branch(store: Waits, repository: Repository) -> None:
     # The new branch with the claim; the commit; the claim becomes final, and the old branch ends.
     assert store.take() == [f"{BEGIN} and {CLAIM}", *COMMIT_TO_BRANCH, ROW, ROW]
     branch.merge()
-    # Announcement and journal row; the claim with cells and read-back; the decision; the end of the branch.
+    # Announcement and journal row; the claim; cells and read-back; the decision; the end of the branch.
     assert store.take() == [
         f"{ROW} and check_and_write cluster",
-        f"{CLAIM} and write nodes and read nodes",
+        CLAIM,
+        "write nodes and read nodes",
         ROW,
         ROW,
     ]

@@ -91,7 +91,7 @@ KNOWN = {
         "new_branches_take_effect_before_old_ones_have_ended": 12602,
         "rebases_in_one_transaction_claim_nothing": 4355,
         "rebases_in_one_transaction_overlook_claims": 3860,
-        "resets_move_the_head_of_a_claimed_branch_back": 3858,
+        "resets_move_the_head_of_a_claimed_branch_back": 4456,
         "transactions_of_branches_do_not_compare_the_head": 188,
         "transactions_that_merge_do_not_look_at_the_branch": 38,
     },
