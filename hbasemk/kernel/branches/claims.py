@@ -55,11 +55,8 @@ class BranchClaims:
         while True:
             row = self._heads.row(root) if known is None else known
             found = row.branch_claim
-            if not row.cells:
-                text = revisions.to_text(revision)
-                raise BranchError(
-                    f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text
-                )
+            if row.value(schema.BRANCH_HEAD) is None:
+                raise _deleted(revision)
             if found == wanted:
                 # The reply was lost.
                 _require_newest(revision, row)
@@ -73,6 +70,9 @@ class BranchClaims:
             is_claimed, known = self._replace(root, row.value(schema.BRANCH_CLAIM), wanted)
             if is_claimed:
                 if known is not None:
+                    if known.value(schema.BRANCH_HEAD) is None:
+                        # A collector deletes the row that has only this claim.
+                        raise _deleted(revision)
                     # If another claim has replaced this one since, the claimant has failed already.
                     _require_newest(revision, known)
                 return None
@@ -130,6 +130,11 @@ class BranchClaims:
         # The rebase has given up, unless it ended the old branch and the new one was abandoned later.
         ended = self._heads.read(row.revision)
         return ended is not None and ended.how != b""
+
+
+def _deleted(revision: int) -> BranchError:
+    text = revisions.to_text(revision)
+    return BranchError(f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text)
 
 
 def _require_newest(revision: int, row: JournalRow) -> None:
