@@ -9,7 +9,7 @@ from typing import TypeVar
 from hbasemk import arguments
 from hbasemk.format import limits, revisions
 from hbasemk.kernel.instance import Instance
-from hbasemk.snapshot import Snapshot, view_of
+from hbasemk.snapshot import Snapshot, base_of
 from hbasemk.transaction import Isolation, Transaction, check_run, run_on_branch
 
 T = TypeVar("T")
@@ -112,9 +112,7 @@ class Branch:
         the branch back; a later rebase moves it forward again.
         """
         instance = self._instance()
-        if base is None:
-            instance.poll_unless_recent()
-        view = instance.head() if base is None else view_of(instance, base, "base")
+        view = base_of(instance, base)
         at = self._at
         revision = instance.rebase_branch(at, view)
         self._move(at, revision)

@@ -28,7 +28,7 @@ from hbasemk.kernel.settings import LONGEST_MS, Settings
 from hbasemk.maintenance import LiveInstance
 from hbasemk.open_branch import OpenBranch
 from hbasemk.since import extent_before
-from hbasemk.snapshot import Snapshot, view_of
+from hbasemk.snapshot import Snapshot, base_of, view_of
 from hbasemk.store.abc import Store
 from hbasemk.system import DEFAULT_RETRY_TIMEOUT, PerProcess, SystemRuntime
 from hbasemk.transaction import Isolation, Transaction, check_isolation, check_run, run_on_head
@@ -245,10 +245,7 @@ class Repository:
         """
         limits.check_message(message)
         instance = self._instance()
-        if base is None:
-            instance.poll_unless_recent()
-        view = instance.head() if base is None else view_of(instance, base, "base")
-        return Branch(self._instance, instance.begin_branch(view, message))
+        return Branch(self._instance, instance.begin_branch(base_of(instance, base), message))
 
     def resume_branch(self, revision: str) -> Branch:
         """Continue a branch, from any process, by its newest ``revision`` in text form.

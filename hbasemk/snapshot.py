@@ -283,3 +283,11 @@ def view_of(instance: Instance, snapshot: Snapshot, name: str = "snapshot") -> V
     if arguments.instance(snapshot, Snapshot, name)._instance is not instance:
         raise InvalidValueError(_OTHERS_SNAPSHOT.format(snapshot.revision))
     return snapshot._view
+
+
+def base_of(instance: Instance, base: Snapshot | None) -> View:
+    """Return the view of ``base``, or of the newest trunk snapshot after a poll, unless the last poll is recent."""
+    if base is not None:
+        return view_of(instance, base, "base")
+    instance.poll_unless_recent()
+    return instance.head()

@@ -10,6 +10,7 @@ reads several rows carries more than ``batch_bytes`` bytes of keys and qualifier
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -37,6 +38,7 @@ from hbasemk.store.delegating import DelegatingStore, ReadOnce
 from hbasemk.store.sizes import is_full, size_of_rows
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class RetryingStore(DelegatingStore):
@@ -73,6 +75,13 @@ class RetryingStore(DelegatingStore):
         if self._stopped is not None:
             raise self._stopped.with_traceback(None)
         return retry_call(self._runtime, call, in_doubt)
+
+    def _retry_first(
+        self, both: Callable[[], T], first: Callable[[], U], in_doubt: Callable[[], None] | None = None
+    ) -> T | U:
+        """Make two calls in one round trip; after a failure, retry only the first of them."""
+        attempts = itertools.chain[Callable[[], T | U]]((both,), itertools.repeat(first))
+        return self._retry(lambda: next(attempts)(), in_doubt)
 
     def change_counter(self) -> int | None:
         """As the inner store, without retries. Raises the error of :meth:`stop`, so that idle instances notice it."""
@@ -216,33 +225,21 @@ class RetryingStore(DelegatingStore):
         self, table: str, puts: Sequence[Put], gets: Sequence[Get], durable: bool, in_doubt: Callable[[], None] | None
     ) -> list[Row] | None:
         """Write cells and read rows; after a failure, only write them, and return None."""
-        together = True
-
-        def attempt() -> list[Row] | None:
-            nonlocal together
-            if together:
-                together = False
-                return self.inner.write_and_read(table, puts, gets, durable=durable)
-            self.inner.write(table, puts, durable=durable)
-            return None
-
-        return self._retry(attempt, in_doubt)
+        return self._retry_first(
+            lambda: self.inner.write_and_read(table, puts, gets, durable=durable),
+            lambda: self.inner.write(table, puts, durable=durable),
+            in_doubt,
+        )
 
     def check_and_write_then_read(self, check: CheckAndWrite, table: str, get: Get) -> tuple[bool, Row]:
         """Compare and set, then read a row; see :meth:`Store.check_and_write_then_read`. After a failure, one by one.
 
         If a reply was lost, or only the read failed, False may mean that the first attempt was applied.
         """
-        together = True
-
-        def attempt() -> tuple[bool, Row | None]:
-            nonlocal together
-            if together:
-                together = False
-                return self.inner.check_and_write_then_read(check, table, get)
-            return self.inner.check_and_write(*check), None
-
-        is_applied, row = self._retry(attempt)
+        is_applied, row = self._retry_first(
+            lambda: self.inner.check_and_write_then_read(check, table, get),
+            lambda: (self.inner.check_and_write(*check), None),
+        )
         if row is None:
             (row,) = self.read(table, [get])
         return is_applied, row

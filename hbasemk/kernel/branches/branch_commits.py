@@ -75,20 +75,12 @@ class BranchCommits(Committing):
         No round trip. It is known on HBase if this instance has made the branch and has lately found it open.
         """
         self.resolve_pending()
-        return None if self.heads_return else self._revisions.expected(revision)
+        # With transactions, a claim does not read the head.
+        return None if self._store.supports_transactions else self._revisions.expected(revision)
 
     def begun_head_row(self, revision: int) -> tuple[BranchState, JournalRow]:
         """As :meth:`require_head_row`, with the message of the branch, and the branch that it continues after a rebase."""
         return self.require_head_row(revision, schema.MESSAGE, schema.REBASE_OF)
-
-    @property
-    def heads_return(self) -> bool:
-        """Whether a reset may move the head of a branch back to an earlier revision.
-
-        On HBase it must not: the request of a commit that followed the earlier revision may arrive a second time, and would
-        move the head from there again.
-        """
-        return self._store.supports_transactions
 
     def _moved_on(self, revision: int) -> BranchError:
         """Return the error for a head that another instance has moved."""

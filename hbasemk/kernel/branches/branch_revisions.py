@@ -10,7 +10,7 @@ from hbasemk.format.branch_head import MERGED, REBASED, BranchHead
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import branch_rows
 from hbasemk.kernel.branches.cache import BranchCache, BranchState
-from hbasemk.kernel.branches.heads import BranchHeads, not_newest
+from hbasemk.kernel.branches.heads import BranchHeads, require_newest
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.kernel.journal.view import View
@@ -112,8 +112,7 @@ class BranchRevisions:
         found = self.find_cached(revision)
         began = self._runtime.monotonic()
         row = self._heads.row(found.root, *also)
-        if (error := not_newest(revision, row)) is not None:
-            raise error
+        require_newest(revision, row)
         self._cache.record_open(revision, began)
         return found, row
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Final
 
 from hbasemk.errors import (
@@ -100,10 +101,7 @@ class Branches(BranchCommits):
         self._revisions.add(state, began)
 
     def _first(self, base: View, begun: Begun) -> tuple[BranchState, Extent]:
-        """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view.
-
-        A branch that continues another one after a rebase takes no effect before that one has ended.
-        """
+        """Return the first revision of a new branch on a view of trunk, with a new id, and the extent of the view."""
         if revisions.is_branch(base.revision):
             raise BranchError(
                 f"the base of a branch must be a trunk revision, got branch revision {revisions.to_text(base.revision)}; "
@@ -127,6 +125,15 @@ class Branches(BranchCommits):
     def lacks(self, state: BranchState, other: View) -> bool:
         """Return whether a view of trunk has revisions that the branch's view lacks; both may have the same base."""
         return any(self._journal.sees(other, revision) for revision in self._journal.since(state.trunk))
+
+    @property
+    def heads_return(self) -> bool:
+        """Whether a reset may move the head of a branch back to an earlier revision.
+
+        On HBase it must not: the request of a commit that followed the earlier revision may arrive a second time, and would
+        move the head from there again.
+        """
+        return self._store.supports_transactions
 
     @within_retry_timeout
     def reset(self, revision: int, ancestor: int) -> int:
@@ -362,20 +369,15 @@ class Branches(BranchCommits):
         """
         first, extent = self._first(base, Begun(message, RebaseOf(state.root, revision)))
         root = first.root
-
-        def begin() -> None:
-            self._create(first, extent)
-
-        def claim() -> list[StagedNode] | None:
-            return self._claim_for_rebase(state, revision, root, base, row) if claims else None
-
+        create = partial(self._create, first, extent)
+        claim = partial(self._claim_for_rebase, state, revision, root, base, row)
         with NOTHING_COMMITTED:
             try:
                 # Until it is final, the claim says nothing about the new branch, so either may come first.
                 if claims and self._store.supports_parallel_calls:
-                    return root, self._runtime.run_parallel(begin, claim)[1]
-                begin()
-                return root, claim()
+                    return root, self._runtime.run_parallel(create, claim)[1]
+                create()
+                return root, claim() if claims else None
             except BaseException:
                 self.give_up(root)
                 raise

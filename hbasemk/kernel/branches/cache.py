@@ -34,7 +34,10 @@ T = TypeVar("T")
 
 
 class Begun(NamedTuple):
-    """What the first row of a branch stores, besides its view: the message, and the branch that a rebase in steps continues."""
+    """What the first row of a branch stores, besides its view.
+
+    ``rebase_of`` is the branch that a rebase in steps continues with this one, which takes no effect before that one has ended.
+    """
 
     message: str
     rebase_of: RebaseOf | None

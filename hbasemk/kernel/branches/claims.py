@@ -13,7 +13,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.branch_head import ABANDONED, BranchClaim
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.branches import heads
-from hbasemk.kernel.branches.heads import BranchHeads, not_newest
+from hbasemk.kernel.branches.heads import BranchHeads, require_newest
 from hbasemk.kernel.journal.outcomes import Outcomes
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import CheckAndWrite, NewCell, Put
@@ -55,26 +55,24 @@ class BranchClaims:
         while True:
             row = self._heads.row(root) if known is None else known
             found = row.branch_claim
-            if row.value(schema.BRANCH_HEAD) is None:
-                raise _deleted(revision)
+            _require_head(revision, row)
             if found == wanted:
                 # The reply was lost.
-                _require_newest(revision, row)
+                require_newest(revision, row)
                 return None
             if yields and found is not None and self._is_in_the_way(found.claimant, claimant):
                 raise EarlierMergeError(found.claimant)
             if found is not None and self._is_in_effect(found, row):
                 return found
-            _require_newest(revision, row)
+            require_newest(revision, row)
             # The branch of a replaced rebase is not abandoned here: after a lost reply, the rebase may claim again.
             is_claimed, known = self._replace(root, row.value(schema.BRANCH_CLAIM), wanted)
             if is_claimed:
                 if known is not None:
-                    if known.value(schema.BRANCH_HEAD) is None:
-                        # A collector deletes the row that has only this claim.
-                        raise _deleted(revision)
+                    # A collector deletes a row that has only this claim.
+                    _require_head(revision, known)
                     # If another claim has replaced this one since, the claimant has failed already.
-                    _require_newest(revision, known)
+                    require_newest(revision, known)
                 return None
 
     def finalize(self, root: int, claimant: int, revision: int) -> bool:
@@ -132,14 +130,13 @@ class BranchClaims:
         return ended is not None and ended.how != b""
 
 
-def _deleted(revision: int) -> BranchError:
-    text = revisions.to_text(revision)
-    return BranchError(f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text)
-
-
-def _require_newest(revision: int, row: JournalRow) -> None:
-    if (error := not_newest(revision, row)) is not None:
-        raise error
+def _require_head(revision: int, row: JournalRow) -> None:
+    """Raise BranchError if the first row of a branch has been deleted."""
+    if row.value(schema.BRANCH_HEAD) is None:
+        text = revisions.to_text(revision)
+        raise BranchError(
+            f"branch revision {text} belongs to a branch that has ended; begin a new branch", revision=text
+        )
 
 
 def _replacement(root: int, before: bytes | None, after: BranchClaim) -> CheckAndWrite:

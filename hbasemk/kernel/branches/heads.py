@@ -43,14 +43,14 @@ def _is_over(head: Cell, *, is_old: bool, ended_ms: int, server_ms: float) -> bo
     return not ended_ms or head.timestamp + ended_ms <= server_ms
 
 
-def not_newest(revision: int, row: JournalRow) -> BranchError | None:
-    """Return the error if ``revision`` is not the newest of its branch, by the head in the branch's first row; else None."""
+def require_newest(revision: int, row: JournalRow) -> None:
+    """Raise BranchError unless ``revision`` is the newest of its branch, by the head in the branch's first row."""
     head = row.branch_head
     if head == (b"", revision, None):
-        return None
+        return
     text = revisions.to_text(revision)
     continues_at = None if head is None else head.continues_at
-    return BranchError(
+    raise BranchError(
         f"branch revision {text} is not the newest of its branch: {head or 'its branch has no head'}",
         revision=text,
         continues_at=None if continues_at is None else revisions.to_text(continues_at),

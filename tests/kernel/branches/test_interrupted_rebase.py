@@ -13,14 +13,8 @@ from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.branches import commit_on_branch
+from tests.support.branches import STEPS, commit_on_branch
 from tests.support.runtime import World, open_instance
-
-STEPS = pytest.mark.parametrize(
-    ("transactions", "parallel"),
-    [(False, False), (False, True), (True, False)],
-    ids=["steps", "parallel steps", "transactions"],
-)
 
 
 def commit(instance: Instance, *operations: Operation) -> int:
