@@ -57,6 +57,7 @@ def test_open_branches_are_listed_until_they_end(opened: Instances) -> None:
     endings(opened(), opened())
 
 
+@pytest.mark.integration
 def test_open_branches_are_listed_until_they_end_on_hbase(hbase: HBase) -> None:
     prefix = hbase.prefix_with_tables()
     with instances(lambda: HBaseStore([Address(hbase.host, hbase.thrift2)], prefix=prefix)) as opened:
