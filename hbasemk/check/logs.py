@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import FormatError
-from hbasemk.format import revisions, schema, writer_log
+from hbasemk.format import recent_commits, revisions, schema, writer_log
 from hbasemk.format.horizon import Horizon
+from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.trim_level import TrimLevel
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims, WriterLog
+from hbasemk.kernel.journal.news import FLAGS_AND_CHANGES
 from hbasemk.store.abc import Get, Row
 
 
@@ -29,10 +31,25 @@ class Logs:
         if machine is not None:
             try:
                 self._logs[machine] = writer_log.decode(row)
+                yield from self._check_commits(machine, recent_commits.of_row(row))
             except FormatError as error:
                 yield Problem(kinds.LOG, f"machine {machine:04x}", "", str(error))
         elif row.key in {schema.LOGS_HEAD, schema.LOGS_TAIL}:
             yield from self._check_mark(row)
+
+    def _check_commits(self, machine: int, commits: Mapping[int, bytes]) -> Iterator[Problem]:
+        """Check that the commits which a log shows are those of the journal."""
+        # Read after the log, so each of them has been decided.
+        gets = [Get(schema.revision_key(one), columns=FLAGS_AND_CHANGES) for one in commits]
+        rows = map(JournalRow, self._context.read(schema.JOURNAL, gets))
+        for (revision, encoded), row in zip(commits.items(), rows, strict=True):
+            is_equal = row.committed and row.value((schema.DATA, schema.CHANGES)) == encoded
+            if not is_equal and not self._context.is_trimmed(revision):
+                detail = (
+                    "the log shows it as committed, with changes that its journal row does not have: polls that read the log "
+                    "let it in, or keep older nodes of it"
+                )
+                yield Problem(kinds.LOG, f"machine {machine:04x}", text(revision), detail)
 
     def _check_mark(self, row: Row) -> Iterator[Problem]:
         """Check the row before the logs, or the one after them."""

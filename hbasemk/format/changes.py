@@ -169,15 +169,19 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
     """
     data = b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
     try:
+        return parse(data)
+    except ValueError as error:
+        raise schema.damaged(str(error), schema.JOURNAL, row, (schema.DATA, schema.CHANGES)) from error
+
+
+def parse(data: bytes) -> list[RowChange]:
+    """Parse encoded changes; raise ValueError if they are damaged."""
+    try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
         return [_row_change(*one) for one in _from_json(text.decode("utf-8", "surrogatepass"))]
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
-        raise schema.damaged(
-            f"the changes of a journal row are damaged ({counted(len(data), 'byte')}: {data[:60]!r})",
-            schema.JOURNAL,
-            row,
-            (schema.DATA, schema.CHANGES),
-        ) from error
+        size = counted(len(data), "byte")
+        raise ValueError(f"the changes of a revision are damaged ({size}: {data[:60]!r})") from error
 
 
 def _row_change(path: str, kind: str, *names: Sequence[Any]) -> RowChange:

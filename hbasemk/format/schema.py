@@ -116,6 +116,8 @@ LOG: Final[Column] = (DATA, b"log")
 """The ids that a writer has announced (``writer_log.py``)."""
 INTENTS: Final = tuple((DATA, b"intent" + bytes((number,))) for number in range(8))
 """The changes of announced revisions that have no journal row before they are decided; the timestamp is the revision."""
+RECENT_COMMITS: Final[Column] = (DATA, b"commits")
+"""The last commits of a writer, with their changes (``recent_commits.py``)."""
 LOG_HOLDER: Final[Column] = (DATA, b"holder")
 """The nonce of the lease whose holder may write the log, or :data:`CLOSED`."""
 CLOSED: Final = b"closed"

@@ -52,8 +52,8 @@ section topic                     module                                        
                                   ``journal.news``, ``journal.unswept``
 5       polls by arrival (SQLite) ``journal.arrival_poller``                     I2, I3, I11
 5       logs of writers (HBase)   ``ids.announcements``, ``ids.log_holder``,     I2, I3
-                                  ``ids.decided_ids``, ``journal.log_poller``,
-                                  ``journal.logs``
+                                  ``ids.decided_ids``, ``ids.recent_commits``,
+                                  ``journal.log_poller``, ``journal.logs``
 6       recovery, watermark       ``journal.recovery``                           I8, I9
 6       rollback on demand        ``rollback``                                   I8, I9
 6       when each of them runs    ``periodic_work``                              I8, I9

@@ -139,6 +139,8 @@ MUTANTS = [
     branches.merge_without_validation_against_later_commits,
     logs.failed_announcements_taken_as_sent,
     logs.states_read_before_the_logs,
+    logs.commits_shown_before_their_decision,
+    logs.changes_of_shown_commits_ignored,
     watermark.watermark_past_unswept_revisions,
     ids.leases_that_overlap,
 ]

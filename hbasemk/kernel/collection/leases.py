@@ -42,7 +42,8 @@ def old_logs(store: RetryingStore, horizon: int) -> Iterator[DeleteBelow]:
     """
     if store.supports_transactions:
         return
-    scan = Scan(schema.LOGS_HEAD, schema.LOGS_END, ROWS, columns=(schema.LOG, schema.LOG_HOLDER, *schema.INTENTS))
+    columns = (schema.LOG, schema.RECENT_COMMITS, schema.LOG_HOLDER, *schema.INTENTS)
+    scan = Scan(schema.LOGS_HEAD, schema.LOGS_END, ROWS, columns=columns)
     for row in scan_all(store, schema.CLUSTER, scan):
         if schema.log_machine(row.key) is not None and all(cell.timestamp < horizon for cell in row.cells):
             yield DeleteBelow(row.key, [CellVersion(*cell[:2], horizon) for cell in row.cells])

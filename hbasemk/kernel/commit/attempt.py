@@ -289,7 +289,7 @@ class Attempts(Committing):
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
         """Run step 11."""
         if not self._store.supports_transactions:
-            self._announcements.decided(draft.revision)
+            self._announcements.committed(draft.revision, draft.encoded)
             self._sole_rows.record(draft, plan)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}

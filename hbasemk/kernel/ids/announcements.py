@@ -7,7 +7,7 @@ reader that has read it up to one id finds every later one. See ``docs/protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,6 +16,7 @@ from hbasemk.format import revisions, schema, writer_log
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.decided_ids import DecidedIds
 from hbasemk.kernel.ids.lease import Lease
+from hbasemk.kernel.ids.recent_commits import RecentCommits
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import CheckAndWrite, Column, NewCell, Put
@@ -53,6 +54,7 @@ class Announcements:
         self._open: set[int] = set()
         self._abandoned: list[int] = []
         self._recent = DecidedIds()
+        self._commits = RecentCommits()
         self._intents: dict[Column, int] = {}
         self._unsent: dict[Column, NewCell] = {}
         self._bound = 0
@@ -173,6 +175,13 @@ class Announcements:
         with self._state:
             self._record_decided(revision)
 
+    def committed(self, revision: int, changes: Sequence[NewCell]) -> None:
+        """Record that a revision of this instance has committed, with its encoded changes. The next log shows small ones."""
+        with self._state:
+            if len(changes) == 1 and revision in self._open:
+                self._commits.add(revision, changes[0][2])
+            self._record_decided(revision)
+
     def _record_decided(self, revision: int) -> None:
         if revision in self._open:
             self._recent.add(revision)
@@ -207,6 +216,7 @@ class Announcements:
                 self._bound = bound
                 if self._idle:
                     self._drop(len(self._recent))
+                    self._commits.clear()
                 self._idle = True
                 log = self._log()
             self._send(log)
@@ -219,13 +229,14 @@ class Announcements:
         nonce, machine = self._lease.nonce, self._lease.machine
         base, bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
-        pending, recent = set(log.found.ids), DecidedIds()
+        pending, recent, commits = set(log.found.ids), DecidedIds(), RecentCommits()
         # Their changes stay in the log until they are decided.
         intents = {column: revision for column, revision in log.found.intents.items() if revision in pending}
         # All or nothing: nothing is called in between.
         self._machine, self._base, self._bound, self._acknowledged = machine, base, bound, bound
         self._open, self._recent = pending, recent
         self._intents, self._unsent = intents, {}
+        self._commits = commits
         self._nonce = nonce
 
     def _enters(self, revision: int) -> bool:
@@ -243,7 +254,10 @@ class Announcements:
 
     def _log(self) -> CheckAndWrite:
         """Return the write of the log. If the lease changes before it is sent, the store refuses it."""
-        put = Put(schema.log_key(self._machine), [self._cell(), *self._unsent.values()])
+        cells = [self._cell(), *self._unsent.values()]
+        if self._commits.is_shown:
+            cells.append(NewCell(*schema.RECENT_COMMITS, self._commits.encoded, self._bound))
+        put = Put(schema.log_key(self._machine), cells)
         return CheckAndWrite(schema.CLUSTER, schema.LOG_HOLDER, self._nonce, put)
 
     def _cell(self) -> NewCell:

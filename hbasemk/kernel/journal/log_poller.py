@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.format import journal_row, recent_commits, revisions, schema, writer_log
 from hbasemk.format.changes import RowChange
 from hbasemk.format.horizon import Horizon
 from hbasemk.format.journal_row import JournalRow
@@ -21,28 +21,32 @@ from hbasemk.kernel.journal.rows import first_parts, journal_rows, whole_rows
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Row, Scan, scan_all
+from hbasemk.store.abc import Column, Row, Scan, scan_all
 
 BATCH: Final = 1000
 LOGS_AT_ONCE: Final = 2000
 """The rows in one reading of the logs, which are small. More logs take a further call for each such number."""
-POLLED: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.TRIMMED, schema.CHECKPOINTS_NOTICE)
-LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, LOGS_AT_ONCE, columns=(*POLLED, schema.LOG_HOLDER))
+LOGS: Final = Scan(schema.LOGS_HEAD, schema.LOGS_END, LOGS_AT_ONCE)
 """The logs of all writers; before them the watermark, and after them the horizon, the trim level and the notice of
 checkpoints."""
+_COLUMNS: Final = (schema.LOG, schema.WATERMARK, schema.HORIZON, schema.TRIMMED, schema.CHECKPOINTS_NOTICE)
+_WITH_COMMITS: Final = (*_COLUMNS, schema.RECENT_COMMITS)
+_WITH_HOLDERS: Final = (*_COLUMNS, schema.LOG_HOLDER)
 
 
 class Announced:
     """What one reading of the logs showed.
 
-    ``new`` are the ids above the cursors. ``gaps`` are the ranges of ids, by machine id, that have left the logs. ``logs`` are
-    the whole logs, if they were read; then only these.
+    ``new`` are the ids above the cursors. ``commits`` has the changes of revisions that have committed, if their logs show
+    them: of those that are new or waiting, and perhaps of others. ``gaps`` are the ranges of ids, by machine id, that have
+    left the logs. ``logs`` are the whole logs, if they were read; then only these.
     """
 
-    __slots__ = ("bounds", "gaps", "horizon", "logs", "new", "notice", "trimmed", "watermark")
+    __slots__ = ("bounds", "commits", "gaps", "horizon", "logs", "new", "notice", "trimmed", "watermark")
 
     def __init__(self) -> None:
         self.new: set[int] = set()
+        self.commits: dict[int, bytes] = {}
         self.gaps: dict[int, tuple[int, int]] = {}
         self.bounds: dict[int, int] = {}
         self.logs: dict[int, WriterLog] = {}
@@ -74,30 +78,30 @@ class LogPoller:
 
     def read_logs(self) -> dict[int, WriterLog]:
         """Return the logs of all machine ids as they are now. One round trip for each 2000."""
-        return self._read(whole=True).logs
+        return self._read(_WITH_HOLDERS, self._cursors).logs
 
-    def _read(self, *, whole: bool = False) -> Announced:
+    def _read(self, columns: Sequence[Column], cursors: Mapping[int, int]) -> Announced:
+        """Read all logs, each after its cursor; whole ones if the holders are read, too. One round trip for each 2000."""
         found = Announced()
-        # A poll does not read the names of the holders, which saves a cell for each writer.
-        scan = LOGS if whole else LOGS._replace(columns=POLLED)
-        for row in scan_all(self._store, schema.CLUSTER, scan):
+        for row in scan_all(self._store, schema.CLUSTER, LOGS._replace(columns=columns)):
             machine = schema.log_machine(row.key)
             if machine is None:
                 _read_mark(row, found)
                 continue
-            cursor = self._cursors.get(machine, self._origin)
+            cursor = cursors.get(machine, self._origin)
             bound = next((cell.timestamp for cell in row.cells if cell.qualifier == schema.LOG[1]), 0)
-            if whole:
+            if columns is _WITH_HOLDERS:
                 found.logs[machine] = writer_log.decode(row)
             elif bound > cursor:
                 _read_log(machine, writer_log.decode(row, cursor), cursor, found)
+                found.commits.update(recent_commits.of_row(row, min(cursor, self.lowest_waiting - 1)))
         return found
 
     # --- polls -------------------------------------------------------------------------------------------
 
     def read(self, sequence: RevisionSequence, read_contents: Callable[[Sequence[int]], Contents]) -> News:
         """Return what is new, in the order of ids. One round trip; two more, at the same time, if anything is new."""
-        first = self._read()
+        first = self._read(_WITH_COMMITS, self._cursors)
         news = News()
         news.watermark, news.horizon, news.notice = first.watermark, first.horizon, first.notice
         news.trimmed = first.trimmed
@@ -110,25 +114,32 @@ class LogPoller:
             return news
         if not new and not first.gaps:
             # All of them were read by an earlier poll. What they were built on was announced before that.
-            self._read_states(waiting, {}, sequence, news)
+            self._read_states(waiting, first, sequence, news)
         else:
+            cursors = {**self._cursors, **first.bounds}
             second, _ = self._runtime.run_parallel(
-                self._read, lambda: self._read_states(waiting, first.gaps, sequence, news)
+                lambda: self._read(_COLUMNS, cursors), lambda: self._read_states(waiting, first, sequence, news)
             )
-            self._exclude(second, first, news)
+            self._exclude(second, cursors, news)
         news.committed.sort()
         unread = [revision for revision in news.committed if revision not in news.read]
         news.contents = {**news.read, **read_contents(unread)} if unread else news.read
         return news
 
-    def _read_states(
-        self, ids: Collection[int], gaps: Mapping[int, tuple[int, int]], sequence: RevisionSequence, news: News
-    ) -> None:
+    def _read_states(self, ids: Collection[int], logs: Announced, sequence: RevisionSequence, news: News) -> None:
         """Add the states of revisions to the news: of those listed, and of those that have left the logs."""
         before = {one: content for one, content in self._read_before.items() if one in ids}
         news.read.update(before)
         news.committed += before
         unread = sorted(set(ids).difference(before))
+        shown = [one for one in unread if one in logs.commits]
+        if shown:
+            # The log shows what the journal row has: the revision has committed, with these changes.
+            news.committed += shown
+            if self._wants_contents():
+                for one in shown:
+                    news.read[one] = self._read_before[one] = recent_commits.changes_of(one, logs.commits[one])
+            unread = [one for one in unread if one not in logs.commits]
         if self._wants_contents():
             # Committed revisions join, usually at once, so their further chunks are read, too. Those of pending ones are not.
             for row in first_parts(self._store, unread, FLAGS_AND_CHANGES):
@@ -139,6 +150,7 @@ class LogPoller:
         else:
             for row in journal_rows(self._store, unread, columns=FLAGS):
                 _add(row, news)
+        gaps = logs.gaps
         low = min((cursor for cursor, _ in gaps.values()), default=0)
         if not gaps:
             return
@@ -149,21 +161,22 @@ class LogPoller:
             if cursor < row.revision <= base and row.revision not in ids and row.revision not in sequence.positions:
                 news.add(row)
 
-    def _exclude(self, second: Announced, first: Announced, news: News) -> None:
+    def _exclude(self, second: Announced, read_up_to: Mapping[int, int], news: News) -> None:
         """Let revisions wait whose ids are not lower than every id that only the second reading shows.
 
         A revision may have been built on such an id. Everything else that it was built on was read before the states.
+        ``read_up_to`` are the ids up to which each log has been read before, by machine id.
         """
-        later = {one for one in second.new if one > self._read_up_to(first, one)}
+        later = second.new
         limits = set(later)
         for machine, bound in second.bounds.items():
-            before = first.bounds.get(machine, self._cursors.get(machine, self._origin))
-            if second.gaps.get(machine, (0, 0))[1] > before:
+            before = read_up_to.get(machine, self._origin)
+            if machine in second.gaps:
                 # Some have left the log already. The next poll reads the log again, and these in the journal.
                 limits.add(before + 1)
                 later = {one for one in later if revisions.machine_of(one) != machine}
             else:
-                news.bounds[machine] = max(bound, before)
+                news.bounds[machine] = bound
         # It is at least the horizon of the first reading, and covers the logs that were deleted meanwhile.
         news.horizon = max(news.horizon, second.horizon)
         news.trimmed = max(news.trimmed, second.trimmed)
@@ -173,11 +186,6 @@ class LogPoller:
         news.deferred = later.union(waits)
         news.held_back = bool(waits)
         news.committed = [one for one in news.committed if one < limit]
-
-    def _read_up_to(self, first: Announced, revision: int) -> int:
-        """Return the id up to which the first reading, or an earlier poll, has read the log with this id."""
-        machine = revisions.machine_of(revision)
-        return first.bounds.get(machine, self._cursors.get(machine, self._origin))
 
     def scan(self, sequence: RevisionSequence, low: int, high: int) -> News:
         """Read the journal from one id to another, both included; all are decided."""

@@ -15,7 +15,7 @@ from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.ids.leases import all_leases, lease_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
-from hbasemk.store.abc import Column, Put, Scan
+from hbasemk.store.abc import Column, Get, Put, Scan
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support import collection_mutants
@@ -76,6 +76,25 @@ def test_leases_that_ended_below_the_horizon_are_deleted(store: MemoryStore, wor
     assert Collector(live).run(RETENTION_MS).cells["leases"] == 2
     assert set(all_leases(live.store)) == {3, 4}
     assert not list(IntegrityCheck(live).run())
+
+
+@pytest.mark.parametrize("ordered", [False])
+def test_logs_below_the_horizon_are_deleted_as_a_whole(store: MemoryStore, world: World) -> None:
+    gone, live = (open_instance(store, world, mac=mac) for mac in (1, 2))
+    for number in range(3):
+        commit(gone, AddNode(f"/{number}", {}))
+    log = Get(schema.log_key(gone.lease.machine))
+    gone.lease.forget()
+    world.advance(2 * HOUR)
+    commit(live, AddNode("/x", {}))
+    world.advance(2 * HOUR)
+    commit(live, AddNode("/y", {}))
+    live.recovery.advance()
+    (row,) = store.read(schema.CLUSTER, [log])
+    assert {cell[:2] for cell in row.cells} == {schema.LOG, schema.LOG_HOLDER, schema.RECENT_COMMITS}
+    Collector(live).run(RETENTION_MS)
+    (row,) = store.read(schema.CLUSTER, [log])
+    assert not row.cells
 
 
 @BOTH_ORDERS

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hbasemk.check import problem as kinds
-from hbasemk.format import paths, schema
+from hbasemk.format import changes, paths, recent_commits, schema
+from hbasemk.format.changes import RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel.commit.operations import AddNode
@@ -96,6 +97,21 @@ def a_log_that_cannot_be_read(tables: Tables, path: str) -> Where:
     # No poll reads it, because its bound is below the watermark.
     tables.put(schema.CLUSTER, schema.log_key(0xF004), (schema.LOG, b"short", 1))
     return "machine f004", ""
+
+
+@case(kinds.LOG)
+def last_commits_that_cannot_be_read(tables: Tables, path: str) -> Where:
+    tables.put(schema.CLUSTER, schema.log_key(0xF005), (schema.RECENT_COMMITS, b"\x00short", 1))
+    return "machine f005", ""
+
+
+@case(kinds.LOG)
+def a_commit_that_only_a_log_shows(tables: Tables, path: str) -> Where:
+    # No poll reads it, because the log announces nothing.
+    revision = tables.stranger()
+    shown = recent_commits.encode(revision, changes.encode([RowChange(path, changes.CHANGED)])[0].value)
+    tables.put(schema.CLUSTER, schema.log_key(0xF006), (schema.RECENT_COMMITS, shown, revision))
+    return "machine f006", text(revision)
 
 
 @case(kinds.LOG)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
 
 from hbasemk.errors import LeaseLostError, StoreError
-from hbasemk.format import revisions, schema, writer_log
+from hbasemk.format import recent_commits, revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings
+from hbasemk.kernel.commit.change_set import ChangeSet
+from hbasemk.kernel.commit.draft import Draft
+from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.announcements import Announcements
@@ -98,9 +101,9 @@ def one_reading(patch: pytest.MonkeyPatch) -> None:
 def ids_that_left_a_log_between_the_readings_ignored(patch: pytest.MonkeyPatch) -> None:
     exclude = LogPoller._exclude
 
-    def ignore(self: LogPoller, second: Announced, first: Announced, news: News) -> None:
+    def ignore(self: LogPoller, second: Announced, read_up_to: Mapping[int, int], news: News) -> None:
         second.gaps = {}
-        exclude(self, second, first, news)
+        exclude(self, second, read_up_to, news)
 
     patch.setattr(LogPoller, "_exclude", ignore)
 
@@ -126,7 +129,28 @@ def pending_revisions_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 def what_has_left_the_logs_not_read(patch: pytest.MonkeyPatch) -> None:
     read = LogPoller._read_states
-    patch.setattr(LogPoller, "_read_states", lambda self, ids, gaps, order, news: read(self, ids, {}, order, news))
+
+    def ignore(self: LogPoller, ids: Collection[int], logs: Announced, sequence: Any, news: News) -> None:
+        logs.gaps = {}
+        read(self, ids, logs, sequence, news)
+
+    patch.setattr(LogPoller, "_read_states", ignore)
+
+
+def commits_shown_before_their_decision(patch: pytest.MonkeyPatch) -> None:
+    prepare = Preparation.prepare
+
+    def show(self: Preparation, draft: Draft) -> ChangeSet:
+        plan = prepare(self, draft)
+        if draft.revision and draft.encoded:
+            self._announcements._commits.add(draft.revision, draft.encoded[0].value)
+        return plan
+
+    patch.setattr(Preparation, "prepare", show)
+
+
+def changes_of_shown_commits_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recent_commits, "changes_of", lambda *_: [])
 
 
 def watermark_past_the_bounds_of_logs(patch: pytest.MonkeyPatch) -> None:
@@ -173,12 +197,12 @@ def states_read_before_the_logs(patch: pytest.MonkeyPatch) -> None:
 
     def read_early(self: LogPoller, sequence: Any, read_contents: Any) -> News:
         early = read_before[id(self)] = News()
-        states(self, self._waiting, {}, sequence, early)
+        states(self, self._waiting, Announced(), sequence, early)
         return read(self, sequence, read_contents)
 
-    def read_late(self: LogPoller, ids: Collection[int], gaps: Any, sequence: Any, news: News) -> None:
+    def read_late(self: LogPoller, ids: Collection[int], logs: Announced, sequence: Any, news: News) -> None:
         early, waiting = read_before[id(self)], self._waiting.intersection(ids)
-        states(self, set(ids) - waiting, gaps, sequence, news)
+        states(self, set(ids) - waiting, logs, sequence, news)
         news.committed += [one for one in early.committed if one in waiting]
         news.pending |= waiting.intersection(early.pending)
 

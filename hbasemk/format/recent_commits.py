@@ -1,0 +1,67 @@
+"""The last commits of one writer, in a store that does not order all writes: revisions with their changes.
+
+The cell is next to the writer's log, and each write of the log replaces it. So polls learn from the log that a revision has
+committed, and need not read its journal row. The cell is a copy: only the journal row decides. Each commit has 8 bytes of its
+id, 2 bytes of the length of its changes, and the changes as in the journal row; the last commit is first. See
+``docs/protocol.md``, section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from hbasemk.format import changes, revisions, schema
+from hbasemk.format.changes import RowChange
+from hbasemk.format.limits import shown
+from hbasemk.store.abc import Row
+
+_LENGTH: Final = 2
+_HEAD: Final = revisions.BYTES + _LENGTH
+
+
+def encode(revision: int, encoded: bytes) -> bytes:
+    """Return the bytes of one commit with its encoded changes."""
+    return revisions.to_bytes((revision,)) + len(encoded).to_bytes(_LENGTH, "big") + encoded
+
+
+def of_row(row: Row, above: float = 0) -> Mapping[int, bytes]:
+    """Return the encoded changes by revision that the row of a log shows, up to the first that is not greater than ``above``.
+
+    Raises FormatError if the cell is damaged.
+    """
+    data = next((cell.value for cell in row.cells if cell[:2] == schema.RECENT_COMMITS), b"")
+    found: dict[int, bytes] = {}
+    start = 0
+    while start < len(data):
+        begin = start + _HEAD
+        revision = int.from_bytes(data[start : start + revisions.BYTES], "big")
+        if revision <= above and begin < len(data):
+            break
+        end = begin + int.from_bytes(data[begin - _LENGTH : begin], "big")
+        if not begin < end <= len(data) or revision > revisions.MAX_REVISION:
+            raise schema.damaged(
+                f"the last commits of a writer must be revisions, each with its changes, got {shown(data)}",
+                schema.CLUSTER,
+                row.key,
+                schema.RECENT_COMMITS,
+            )
+        found[revision] = data[begin:end]
+        start = end
+    return found
+
+
+def changes_of(revision: int, encoded: bytes) -> Sequence[RowChange]:
+    """Parse the changes of one commit; raise FormatError if they are damaged."""
+    try:
+        return _parse(encoded)
+    except ValueError as error:
+        key = schema.log_key(revisions.machine_of(revision))
+        raise schema.damaged(str(error), schema.CLUSTER, key, schema.RECENT_COMMITS) from error
+
+
+@lru_cache(maxsize=1024)
+def _parse(encoded: bytes) -> Sequence[RowChange]:
+    # Many processes change the same node again and again.
+    return tuple(changes.parse(encoded))

@@ -1,0 +1,44 @@
+"""The last commits that the log of a writer shows, as the writer keeps them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hbasemk.format import recent_commits
+
+MOST_BYTES: Final = 512
+"""The size of the cell. A poll beside busy writers finds some five new commits of each; all polls read all these bytes."""
+
+
+class RecentCommits:
+    """The last commits of one instance, encoded, the last one first. Not thread-safe.
+
+    An interrupt leaves them complete: nothing is called while they change.
+    """
+
+    __slots__ = ("_all", "encoded", "is_shown")
+
+    def __init__(self) -> None:
+        self._all: tuple[bytes, ...] = ()
+        self.encoded = b""
+        self.is_shown = False
+        """Whether the log has the cell, or the next write of the log must add it."""
+
+    def add(self, revision: int, changes: bytes) -> None:
+        """Add a commit; drop the first ones if they take too many bytes. Leave out one that alone takes too many."""
+        one = recent_commits.encode(revision, changes)
+        size = len(one)
+        if size > MOST_BYTES:
+            return
+        keep = [one]
+        for other in self._all:
+            size += len(other)
+            if size > MOST_BYTES:
+                break
+            keep.append(other)
+        kept, encoded = tuple(keep), b"".join(keep)
+        self._all, self.encoded, self.is_shown = kept, encoded, True
+
+    def clear(self) -> None:
+        """Drop all commits. The cell stays, empty."""
+        self._all, self.encoded = (), b""
