@@ -290,7 +290,7 @@ class Attempts(Committing):
         """Run step 11."""
         if not self._store.supports_transactions:
             self._announcements.committed(draft.revision, draft.encoded)
-            self._sole_rows.record(draft, plan)
+            self._sole_rows.record(draft)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
         states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
         made = draft.decision_arrival if draft.created is None else draft.created

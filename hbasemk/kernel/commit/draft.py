@@ -29,8 +29,8 @@ class Draft:
     the slots of the properties, by path and name, that it may adjust; ``collisions`` counts the tries that found other writers
     in them. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply
     to the decision. ``decision_arrival`` is the arrival number of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`:
-    decided, but the number is not known. It is 1 without order. ``stage`` says how the try treats the only row that it changes,
-    and ``found_others`` that others have written the row lately.
+    decided, but the number is not known. It is 1 without order. ``sole_row`` is the key of the only existing row that the try
+    changes and depends on, if any; ``stage`` says how the try treats it, ``found_others`` that others have written it lately.
     """
 
     view: View
@@ -49,6 +49,7 @@ class Draft:
     decision_in_doubt: bool = False
     decision_arrival: int = 0
     stage: Stage = Stage.ORDINARY
+    sole_row: bytes | None = None
     found_others: bool = False
     ends: BranchEnd | None = None
     """Given by a merge: the end of its branch."""

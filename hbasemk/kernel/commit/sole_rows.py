@@ -61,10 +61,13 @@ class SoleRows:
         self._rows: dict[bytes, Known] = {}
 
     def choose(self, draft: Draft, plan: ChangeSet) -> None:
-        """Choose the stage of a commit."""
-        draft.stage = Stage.ORDINARY
+        """Find out whether a commit depends on one row only, and choose its stage."""
+        draft.stage, draft.sole_row = Stage.ORDINARY, None
         simple = _simple(draft, plan)
-        if simple is not None and len(plan.rows) <= self._batch_rows:
+        if simple is None:
+            return
+        draft.sole_row = simple.changed.key
+        if len(plan.rows) <= self._batch_rows:
             draft.stage = self.stage_after(simple.base)
 
     def stage_after(self, base: NodeState) -> Stage:
@@ -75,12 +78,11 @@ class SoleRows:
             return Stage.ORDINARY
         return known.stage
 
-    def record(self, draft: Draft, plan: ChangeSet) -> None:
+    def record(self, draft: Draft) -> None:
         """Record a commit that has succeeded."""
-        simple = _simple(draft, plan)
-        if simple is None:
+        key, revision = draft.sole_row, draft.revision
+        if key is None:
             return
-        key, revision = simple.changed.key, draft.revision
         known = self._rows.pop(key, None)
         if known is None:
             entry = Known(revision, Stage.LOOK)

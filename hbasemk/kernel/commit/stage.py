@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 
-class Stage(enum.Enum):
+class Stage(enum.IntEnum):
     """How a commit treats the row that it changes.
 
     Each stage follows the one before if the read-back finds that nobody else has written the row lately. ``ORDINARY``: it
@@ -21,4 +22,7 @@ class Stage(enum.Enum):
     @property
     def next(self) -> Stage:
         """The stage of the next commit to the row."""
-        return Stage(min(self.value + 1, Stage.ALONE.value))
+        return _NEXT[self]
+
+
+_NEXT: Final = (Stage.LOOK, Stage.MARK, Stage.ALONE, Stage.ALONE)
