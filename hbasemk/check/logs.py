@@ -39,17 +39,17 @@ class Logs:
 
     def _check_commits(self, machine: int, commits: Mapping[int, bytes]) -> Iterator[Problem]:
         """Check that the commits which a log shows are those of the journal."""
-        # Read after the log, so each of them has been decided.
+        # Read after the log, so each of them has been decided. No poll uses the log of a writer that has ended.
         gets = [Get(schema.revision_key(one), columns=FLAGS_AND_CHANGES) for one in commits]
         rows = map(JournalRow, self._context.read(schema.JOURNAL, gets))
         for (revision, encoded), row in zip(commits.items(), rows, strict=True):
-            is_equal = row.committed and row.value((schema.DATA, schema.CHANGES)) == encoded
-            if not is_equal and not self._context.is_trimmed(revision):
-                detail = (
-                    "the log shows it as committed, with changes that its journal row does not have: polls that read the log "
-                    "let it in, or keep older nodes of it"
-                )
-                yield Problem(kinds.LOG, f"machine {machine:04x}", text(revision), detail)
+            is_equal = row.value((schema.DATA, schema.CHANGES)) == encoded
+            if (row.committed and is_equal) or self._context.is_trimmed(revision):
+                continue
+            severity = kinds.LEFTOVER if self._context.is_lease_over(revision) else kinds.DAMAGE
+            differs = "has other changes" if row.committed else "does not say that it is committed"
+            detail = f"the log shows it as committed, but its journal row {differs}"
+            yield Problem(kinds.LOG, f"machine {machine:04x}", text(revision), detail, severity)
 
     def _check_mark(self, row: Row) -> Iterator[Problem]:
         """Check the row before the logs, or the one after them."""

@@ -1,8 +1,8 @@
 """The last commits of one writer, in a store that does not order all writes: revisions with their changes.
 
-The cell is next to the writer's log, and each write of the log replaces it. So polls learn from the log that a revision has
-committed, and need not read its journal row. The cell is a copy: only the journal row decides. Each commit has 8 bytes of its
-id, 2 bytes of the length of its changes, and the changes as in the journal row; the last commit is first. See
+The cell is next to the writer's log, and the same write replaces both. So polls learn from the log that a revision has
+committed, and need not read its journal row. Each commit has 8 bytes of its id, 2 bytes of the length of its changes, and the
+changes as in the journal row; the last commit is first. See
 ``docs/protocol.md``, section 5.
 """
 
@@ -19,6 +19,7 @@ from hbasemk.store.abc import Row
 
 _LENGTH: Final = 2
 _HEAD: Final = revisions.BYTES + _LENGTH
+_TOGETHER: Final = (schema.LOG, schema.RECENT_COMMITS)
 
 
 def encode(revision: int, encoded: bytes) -> bytes:
@@ -29,9 +30,12 @@ def encode(revision: int, encoded: bytes) -> bytes:
 def of_row(row: Row, above: float = 0) -> Mapping[int, bytes]:
     """Return the encoded changes by revision that the row of a log shows, up to the first that is not greater than ``above``.
 
-    Raises FormatError if the cell is damaged.
+    A cell that was not written together with the log shows none: it is that of an earlier holder of the log. Raises
+    FormatError if the cell is damaged.
     """
-    data = next((cell.value for cell in row.cells if cell[:2] == schema.RECENT_COMMITS), b"")
+    found_at = {cell[:2]: cell for cell in row.cells if cell[:2] in _TOGETHER}
+    log, commits = found_at.get(schema.LOG), found_at.get(schema.RECENT_COMMITS)
+    data = b"" if log is None or commits is None or commits.timestamp != log.timestamp else commits.value
     found: dict[int, bytes] = {}
     start = 0
     while start < len(data):

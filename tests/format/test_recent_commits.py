@@ -14,8 +14,9 @@ CHANGE = RowChange("/ä", changes.CHANGED, ("p",))
 ENCODED = changes.encode([CHANGE])[0].value
 
 
-def row(data: bytes) -> Row:
-    return Row(schema.log_key(7), [Cell(*schema.RECENT_COMMITS, SECOND, data)])
+def row(data: bytes, at: int = SECOND) -> Row:
+    """Return the row of a log, whose commits were written at a timestamp."""
+    return Row(schema.log_key(7), [Cell(*schema.RECENT_COMMITS, at, data), Cell(*schema.LOG, SECOND, bytes(8))])
 
 
 def test_the_commits_are_read_down_to_a_revision() -> None:
@@ -29,6 +30,10 @@ def test_the_commits_are_read_down_to_a_revision() -> None:
 def test_a_log_without_the_cell_shows_no_commits() -> None:
     assert recent_commits.of_row(Row(schema.log_key(7), [])) == {}
     assert recent_commits.of_row(row(b"")) == {}
+
+
+def test_a_cell_of_an_earlier_write_shows_no_commits() -> None:
+    assert recent_commits.of_row(row(recent_commits.encode(FIRST, ENCODED), FIRST)) == {}
 
 
 def test_the_changes_are_those_of_the_journal() -> None:

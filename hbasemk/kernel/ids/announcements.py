@@ -199,7 +199,7 @@ class Announcements:
     def renew(self, above: int) -> None:
         """Announce, without a revision, that only ids greater than ``above`` come. One round trip if there is a lease.
 
-        A log without a new revision since the last renewal keeps no decided ones.
+        A log without a new revision since the last renewal keeps no decided ones, and shows no commits.
         """
         if self._store.supports_transactions or not self._lease.held:
             return

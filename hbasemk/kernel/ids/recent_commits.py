@@ -13,7 +13,7 @@ MOST_BYTES: Final = 512
 class RecentCommits:
     """The last commits of one instance, encoded, the last one first. Not thread-safe.
 
-    An interrupt leaves them complete: nothing is called while they change.
+    An interrupt never leaves them half changed: nothing is called meanwhile.
     """
 
     __slots__ = ("_all", "encoded", "is_shown")
@@ -25,7 +25,7 @@ class RecentCommits:
         """Whether the log has the cell, or the next write of the log must add it."""
 
     def add(self, revision: int, changes: bytes) -> None:
-        """Add a commit; drop the first ones if they take too many bytes. Leave out one that alone takes too many."""
+        """Add a commit, and drop the oldest ones that no longer fit. Ignore a commit that is larger than the cell."""
         one = recent_commits.encode(revision, changes)
         size = len(one)
         if size > MOST_BYTES:

@@ -38,7 +38,7 @@ class Announced:
     """What one reading of the logs showed.
 
     ``new`` are the ids above the cursors. ``commits`` has the changes of revisions that have committed, if their logs show
-    them: of those that are new or waiting, and perhaps of others. ``gaps`` are the ranges of ids, by machine id, that have
+    them: of most that are new or waiting, and perhaps of others. ``gaps`` are the ranges of ids, by machine id, that have
     left the logs. ``logs`` are the whole logs, if they were read; then only these.
     """
 
@@ -83,6 +83,7 @@ class LogPoller:
     def _read(self, columns: Sequence[Column], cursors: Mapping[int, int]) -> Announced:
         """Read all logs, each after its cursor; whole ones if the holders are read, too. One round trip for each 2000."""
         found = Announced()
+        below_waiting = self.lowest_waiting - 1
         for row in scan_all(self._store, schema.CLUSTER, LOGS._replace(columns=columns)):
             machine = schema.log_machine(row.key)
             if machine is None:
@@ -94,7 +95,9 @@ class LogPoller:
                 found.logs[machine] = writer_log.decode(row)
             elif bound > cursor:
                 _read_log(machine, writer_log.decode(row, cursor), cursor, found)
-                found.commits.update(recent_commits.of_row(row, min(cursor, self.lowest_waiting - 1)))
+                if machine in cursors:
+                    # So its writer is at work. In a copy of the tables, the logs may show commits that the journal lacks.
+                    found.commits.update(recent_commits.of_row(row, min(cursor, below_waiting)))
         return found
 
     # --- polls -------------------------------------------------------------------------------------------

@@ -52,6 +52,22 @@ def test_a_poll_reads_the_row_of_the_last_commit_only(store: MemoryStore, world:
     assert reader.value("/a") == 4
 
 
+def test_an_instance_that_opens_reads_all_rows(store: MemoryStore, world: World) -> None:
+    # The tables may be a copy whose logs show commits that its journal lacks.
+    writer = open_instance(store, world, mac=1)
+    commit(writer, AddNode("/a", {"p": -1}))
+    made = commits(writer, 5)
+    key = schema.revision_key(made[0])
+    store.write(schema.JOURNAL, [Put(key, [NewCell(*schema.COMMITTED, schema.NO)])])
+    later = open_instance(store, world, mac=2)
+    later.poll()
+    assert made[0] in later.journal.pending
+    assert not later.journal.knows(made[0])
+    store.write(schema.JOURNAL, [Put(key, [NewCell(*schema.COMMITTED, schema.YES)])])
+    later.poll()
+    assert later.journal.knows(made[0])
+
+
 def test_a_pending_revision_joins_when_the_log_shows_it_as_committed(store: MemoryStore, world: World) -> None:
     writers = FaultyStore(store)
     writer = open_instance(writers, world, mac=1)

@@ -101,16 +101,18 @@ def a_log_that_cannot_be_read(tables: Tables, path: str) -> Where:
 
 @case(kinds.LOG)
 def last_commits_that_cannot_be_read(tables: Tables, path: str) -> Where:
-    tables.put(schema.CLUSTER, schema.log_key(0xF005), (schema.RECENT_COMMITS, b"\x00short", 1))
+    tables.put(
+        schema.CLUSTER, schema.log_key(0xF005), (schema.LOG, bytes(8), 1), (schema.RECENT_COMMITS, b"\x00short", 1)
+    )
     return "machine f005", ""
 
 
 @case(kinds.LOG)
 def a_commit_that_only_a_log_shows(tables: Tables, path: str) -> Where:
-    # No poll reads it, because the log announces nothing.
+    # No poll reads it, because the bound of the log is below the watermark.
     revision = tables.stranger()
     shown = recent_commits.encode(revision, changes.encode([RowChange(path, changes.CHANGED)])[0].value)
-    tables.put(schema.CLUSTER, schema.log_key(0xF006), (schema.RECENT_COMMITS, shown, revision))
+    tables.put(schema.CLUSTER, schema.log_key(0xF006), (schema.LOG, bytes(8), 1), (schema.RECENT_COMMITS, shown, 1))
     return "machine f006", text(revision)
 
 
