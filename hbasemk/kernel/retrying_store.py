@@ -89,21 +89,21 @@ class RetryingStore(DelegatingStore):
 
     def give_way(self, at_most: float) -> bool:
         """Wait before a commit if others should go first; see :meth:`Store.give_way`."""
-        return self._retry(lambda: self.inner.give_way(at_most))
+        return self._retry(partial(self.inner.give_way, at_most))
 
     # --- tables ------------------------------------------------------------------------------------------
 
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables; see :meth:`Store.create_tables`."""
-        self._retry(lambda: self.inner.create_tables(tables))
+        self._retry(partial(self.inner.create_tables, tables))
 
     def verify(self, tables: Sequence[Table]) -> None:
         """Check the tables; see :meth:`Store.verify`."""
-        self._retry(lambda: self.inner.verify(tables))
+        self._retry(partial(self.inner.verify, tables))
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
         """Remove tables; see :meth:`Store.drop_tables`."""
-        self._retry(lambda: self.inner.drop_tables(tables))
+        self._retry(partial(self.inner.drop_tables, tables))
 
     # --- reads -------------------------------------------------------------------------------------------
 
@@ -173,7 +173,7 @@ class RetryingStore(DelegatingStore):
         self.write_and_read(table, puts, (), durable=durable, in_doubt=in_doubt, between=between)
 
     def _write(self, table: str, puts: Sequence[Put], durable: bool, in_doubt: Callable[[], None] | None) -> None:
-        self._retry(lambda: self.inner.write(table, puts, durable=durable), in_doubt)
+        self._retry(partial(self.inner.write, table, puts, durable=durable), in_doubt)
 
     def check_and_write(
         self,
@@ -189,7 +189,7 @@ class RetryingStore(DelegatingStore):
 
         If a reply was lost, False may mean that the first attempt was applied.
         """
-        return self._retry(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable), in_doubt)
+        return self._retry(partial(self.inner.check_and_write, table, column, expected, put, durable=durable), in_doubt)
 
     def write_and_read(
         self,
@@ -226,8 +226,8 @@ class RetryingStore(DelegatingStore):
     ) -> list[Row] | None:
         """Write cells and read rows; after a failure, only write them, and return None."""
         return self._retry_first(
-            lambda: self.inner.write_and_read(table, puts, gets, durable=durable),
-            lambda: self.inner.write(table, puts, durable=durable),
+            partial(self.inner.write_and_read, table, puts, gets, durable=durable),
+            partial(self.inner.write, table, puts, durable=durable),
             in_doubt,
         )
 
@@ -237,7 +237,7 @@ class RetryingStore(DelegatingStore):
         If a reply was lost, or only the read failed, False may mean that the first attempt was applied.
         """
         is_applied, row = self._retry_first(
-            lambda: self.inner.check_and_write_then_read(check, table, get),
+            partial(self.inner.check_and_write_then_read, check, table, get),
             lambda: (self.inner.check_and_write(*check), None),
         )
         if row is None:
@@ -301,19 +301,27 @@ class RetryingStore(DelegatingStore):
         Not divided: a caller uses it only for what fits one call.
         """
         return self._retry(
-            lambda: self.inner.write_if(
-                table, puts, gets, judge, decision, also, unchanged_since=unchanged_since, durable=durable
+            partial(
+                self.inner.write_if,
+                table,
+                puts,
+                gets,
+                judge,
+                decision,
+                also,
+                unchanged_since=unchanged_since,
+                durable=durable,
             ),
             in_doubt,
         )
 
     def arrivals(self, table: str, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
         """Return the rows written after an arrival number; see :meth:`Store.arrivals`."""
-        return self._retry(lambda: self.inner.arrivals(table, after, limit, columns))
+        return self._retry(partial(self.inner.arrivals, table, after, limit, columns))
 
     def forget_arrivals(self, table: str, upto: int) -> None:
         """Forget which rows were written up to an arrival number; see :meth:`Store.forget_arrivals`."""
-        self._retry(lambda: self.inner.forget_arrivals(table, upto))
+        self._retry(partial(self.inner.forget_arrivals, table, upto))
 
     def delete(self, table: str, deletes: Iterable[Delete], *, between: Callable[[], None] | None = None) -> None:
         """Delete cell versions, in as many calls as their size needs; ``between`` as in :meth:`write`."""
@@ -323,7 +331,7 @@ class RetryingStore(DelegatingStore):
             self._delete(table, part)
 
     def _delete(self, table: str, deletes: Sequence[Delete]) -> None:
-        self._retry(lambda: self.inner.delete(table, deletes))
+        self._retry(partial(self.inner.delete, table, deletes))
 
     def give_back_space(self) -> bool:
         """Give some space back; see :meth:`Store.give_back_space`."""
@@ -336,7 +344,7 @@ class RetryingStore(DelegatingStore):
 
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows; see :meth:`Store.delete_rows`."""
-        self._retry(lambda: self.inner.delete_rows(table, rows))
+        self._retry(partial(self.inner.delete_rows, table, rows))
 
 
 def _rest(scan: Scan, rows: Sequence[Row], limit: int) -> Scan:

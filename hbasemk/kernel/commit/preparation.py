@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
 from hbasemk.errors import HbasemkError, InvalidRevisionError
 from hbasemk.format import changes, paths, schema
 from hbasemk.format.journal_row import Outcome
@@ -17,6 +20,10 @@ from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import CheckAndWrite, Decision, Put
 
 
+FEW: Final = 16
+"""If a commit has at most so many operations, and all nodes that it needs are cached, it is staged without a prediction."""
+
+
 class Preparation(Committing):
     """The steps of a commit before its first cell."""
 
@@ -27,13 +34,14 @@ class Preparation(Committing):
         or aborted. Raises TooSlow if the row was created too late, and the errors of the changes.
         """
         orders_writes = self._store.supports_transactions
-        if draft.plan is None and not orders_writes:
+        if draft.plan is None and not orders_writes and not self._are_cached(draft, draft.source.needed(FEW)):
             prediction = draft.source.predict(self._store.batch_rows)
             if prediction is not None:
                 added = self._stage_addition(draft, prediction)
                 if added is not None:
                     return added
-                if self._saves_round_trip(draft, prediction):
+                # Reading in parallel with the creation of the journal row saves a round trip.
+                if self._store.supports_parallel_calls and not self._are_cached(draft, prediction.reads):
                     return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
         if plan.adjusting:
@@ -68,11 +76,15 @@ class Preparation(Committing):
         if crowded:
             self._slots.report_crowded(crowded)
 
-    def _saves_round_trip(self, draft: Draft, prediction: Prediction) -> bool:
-        """Return whether reading in parallel with the creation of the journal row saves a round trip."""
-        return self._store.supports_parallel_calls and not all(
-            self._reader.is_cached(draft.view, path) for path in prediction.reads
-        )
+    def _are_cached(self, draft: Draft, needed: Iterable[str] | None) -> bool:
+        """Return whether staging needs no round trip to read nodes; False if they are not known."""
+        if needed is None:
+            return False
+        view, is_cached = draft.view, self._reader.is_cached
+        for path in needed:
+            if not is_cached(view, path):
+                return False
+        return True
 
     def _stage_addition(self, draft: Draft, prediction: Prediction) -> ChangeSet | None:
         """Stage and announce a commit that adds one node below a node that only this instance has written lately.

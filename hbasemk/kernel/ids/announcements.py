@@ -50,7 +50,7 @@ class Announcements:
         self._is_sending = False
         self._nonce = b""
         self._machine = 0
-        self._base = 0
+        self._base = self._above = 0
         self._open: set[int] = set()
         self._abandoned: list[int] = []
         self._recent = DecidedIds()
@@ -116,7 +116,7 @@ class Announcements:
         :meth:`announce`.
         """
         with self._state:
-            column = next((one for one in schema.INTENTS if self._is_free(one, revision)), None)
+            column = self._free_column(revision)
             if column is None:
                 return False
             intent = NewCell(*column, changes, revision)
@@ -128,10 +128,13 @@ class Announcements:
                 self._send(log)
         return True
 
-    def _is_free(self, column: Column, revision: int) -> bool:
-        """Return whether a column may show the changes of a revision: its present one is decided, and does not hide them."""
-        shown = self._intents.get(column, 0)
-        return shown < revision and shown not in self._open
+    def _free_column(self, revision: int) -> Column | None:
+        """Return a column that may show the changes of a revision: its present one is decided, and does not hide them."""
+        for column in schema.INTENTS:
+            shown = self._intents.get(column, 0)
+            if shown < revision and shown not in self._open:
+                return column
+        return None
 
     def _log_with(self, revision: int, intent: NewCell | None = None) -> CheckAndWrite | None:
         """Return the log that announces a revision, perhaps with its changes; None if that has been done.
@@ -223,10 +226,13 @@ class Announcements:
 
     def _adopt(self) -> None:
         """Continue the log that the present lease has taken over, if the lease is new."""
-        log = self._lease.log
-        if log is None or self._nonce == self._lease.nonce:
+        nonce = self._lease.nonce
+        if self._nonce == nonce:
             return
-        nonce, machine = self._lease.nonce, self._lease.machine
+        log = self._lease.log
+        if log is None:
+            return
+        machine = self._lease.machine
         base, bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
         pending, recent, commits = set(log.found.ids), DecidedIds(), RecentCommits()
@@ -234,6 +240,7 @@ class Announcements:
         intents = {column: revision for column, revision in log.found.intents.items() if revision in pending}
         # All or nothing: nothing is called in between.
         self._machine, self._base, self._bound, self._acknowledged = machine, base, bound, bound
+        self._above = log.above
         self._open, self._recent = pending, recent
         self._intents, self._unsent = intents, {}
         self._commits = commits
@@ -244,7 +251,7 @@ class Announcements:
         return (
             self._nonce == self._lease.nonce
             and revisions.machine_of(revision) == self._machine
-            and revision > max(self._bound, self._lease.above)
+            and revision > max(self._bound, self._above)
         )
 
     def _drop(self, count: int) -> None:

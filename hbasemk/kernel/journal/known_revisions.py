@@ -147,8 +147,8 @@ class KnownRevisions:
 
     def _view_at(self, position: int) -> View:
         """Return the view at a kept position, or just before the first. The caller holds the lock."""
-        name = self._sequence.name_at(position)
-        return View(name, position, self._sequence.upper_at(position), pin=self._pins.at(position))
+        name, upper = self._sequence.last_at(position)
+        return View(name, position, upper, pin=self._pins.at(position))
 
     # --- growing and shrinking ---------------------------------------------------------------------------
 

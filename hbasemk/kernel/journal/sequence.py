@@ -56,7 +56,7 @@ class RevisionSequence:
 
     def append(self, revision: int) -> int:
         """Append a revision and return its position. After an interrupt, call :meth:`repair`."""
-        position = len(self)
+        position = self.begin + len(self.ids)
         self.uppers.append(max(revision, self.uppers[-1] if self.uppers else self.top))
         self.ids.append(revision)
         self.positions[revision] = position
@@ -68,13 +68,10 @@ class RevisionSequence:
         if self.ids:
             self.positions.setdefault(self.ids[-1], len(self) - 1)
 
-    def name_at(self, position: int) -> int:
-        """Return the revision at a position, which must be at least ``begin`` - 1."""
-        return self.ids[position - self.begin] if position >= self.begin else self.name
-
-    def upper_at(self, position: int) -> int:
-        """Return the highest id up to a position, which must be at least ``begin`` - 1."""
-        return self.uppers[position - self.begin] if position >= self.begin else self.top
+    def last_at(self, position: int) -> tuple[int, int]:
+        """Return the revision at a position, which must be at least ``begin`` - 1, and the highest id up to there."""
+        at = position - self.begin
+        return (self.ids[at], self.uppers[at]) if at >= 0 else (self.name, self.top)
 
     def after(self, position: int) -> list[int]:
         """Return the revisions after a position, which must be at least ``begin`` - 1."""

@@ -248,8 +248,7 @@ class SqliteStore(Store):
         durable: bool = True,
     ) -> int | None:
         """Use one SQLite transaction and one sync; if nothing is to be written, write and sync nothing."""
-        self.check_puts(puts)
-        self.check_puts((decision.put, *decision.with_puts))
+        self.check_puts((*puts, decision.put, *decision.with_puts))
         row = decision.put.row
         family, qualifier = decision.column
 
@@ -283,7 +282,8 @@ class SqliteStore(Store):
             for put in decision.with_puts:
                 cells.insert(sql, cells.group_replacing(sql, deciding, (put,), now))
                 cells.append_arrivals(sql, deciding, (put.row,))
-            cells.append_arrivals(sql, tables, [put.row for put in puts])
+            if tables.keeps_arrivals:
+                cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()
             return number
 

@@ -68,8 +68,7 @@ class Model:
         """Hold the head; two snapshots at one position share their pin."""
         position = len(self.order) - 1
         pin = next((one.pin for one, _ in self.held if one.position == position), None) or Pin()
-        name = self.order.name_at(position)
-        upper = self.order.upper_at(position)
+        name, upper = self.order.last_at(position)
         self.held.append((View(name, position, upper, pin=pin), frozenset(self.joined[: position + 1])))
         if len(self.held) > 12:
             self.held.pop(self.chance.randrange(len(self.held)))

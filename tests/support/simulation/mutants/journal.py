@@ -70,6 +70,6 @@ def held_snapshots_with_too_many_revisions(patch: pytest.MonkeyPatch) -> None:
     def store_extents(self: RevisionSequence, pins: Any, low_bound: int) -> None:
         original(self, pins, low_bound)
         for pin in pins.values():
-            pin.extent = Extent(self.upper_at(len(self) - 1), pin.extent[1])
+            pin.extent = Extent(self.last_at(len(self) - 1)[1], pin.extent[1])
 
     patch.setattr(RevisionSequence, "store_extents", store_extents)
