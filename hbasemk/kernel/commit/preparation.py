@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from hbasemk.errors import HbasemkError, InvalidRevisionError
@@ -18,7 +19,6 @@ from hbasemk.kernel.commit.sole_rows import added_alone
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import CheckAndWrite, Decision, Put
-
 
 FEW: Final = 16
 """If a commit has at most so many operations, and all nodes that it needs are cached, it is staged without a prediction."""
@@ -78,13 +78,7 @@ class Preparation(Committing):
 
     def _are_cached(self, draft: Draft, needed: Iterable[str] | None) -> bool:
         """Return whether staging needs no round trip to read nodes; False if they are not known."""
-        if needed is None:
-            return False
-        view, is_cached = draft.view, self._reader.is_cached
-        for path in needed:
-            if not is_cached(view, path):
-                return False
-        return True
+        return needed is not None and all(map(partial(self._reader.is_cached, draft.view), needed))
 
     def _stage_addition(self, draft: Draft, prediction: Prediction) -> ChangeSet | None:
         """Stage and announce a commit that adds one node below a node that only this instance has written lately.
