@@ -6,7 +6,7 @@ No clock plays a part. What one poll lets in is causally closed: it waits for wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from hbasemk.format import journal_row, recent_commits, revisions, schema, writer_log
@@ -39,17 +39,16 @@ class Announced:
 
     ``new`` are the ids above the cursors. ``commits`` has the changes of revisions that have committed, if their logs show
     them: of most that are new or waiting, and perhaps of others. ``gaps`` are the ranges of ids, by machine id, that have
-    left the logs. ``logs`` are the whole logs, if they were read; then only these.
+    left the logs.
     """
 
-    __slots__ = ("bounds", "commits", "gaps", "horizon", "logs", "new", "notice", "trimmed", "watermark")
+    __slots__ = ("bounds", "commits", "gaps", "horizon", "new", "notice", "trimmed", "watermark")
 
     def __init__(self) -> None:
         self.new: set[int] = set()
         self.commits: dict[int, bytes] = {}
         self.gaps: dict[int, tuple[int, int]] = {}
         self.bounds: dict[int, int] = {}
-        self.logs: dict[int, WriterLog] = {}
         self.watermark = 0
         self.horizon = 0
         self.trimmed = NOTHING_TRIMMED
@@ -78,22 +77,28 @@ class LogPoller:
 
     def read_logs(self) -> dict[int, WriterLog]:
         """Return the logs of all machine ids as they are now. One round trip for each 2000."""
-        return self._read(_WITH_HOLDERS, self._cursors).logs
+        logs: dict[int, WriterLog] = {}
+        for row in self._rows(_WITH_HOLDERS):
+            machine = schema.log_machine(row.key)
+            if machine is not None:
+                logs[machine] = writer_log.decode(row)
+        return logs
+
+    def _rows(self, columns: Sequence[Column]) -> Iterable[Row]:
+        return scan_all(self._store, schema.CLUSTER, LOGS._replace(columns=columns))
 
     def _read(self, columns: Sequence[Column], cursors: Mapping[int, int]) -> Announced:
-        """Read all logs, each after its cursor; whole ones if the holders are read, too. One round trip for each 2000."""
+        """Read what all logs show after their cursors. One round trip for each 2000."""
         found = Announced()
         below_waiting = self.lowest_waiting - 1
-        for row in scan_all(self._store, schema.CLUSTER, LOGS._replace(columns=columns)):
+        for row in self._rows(columns):
             machine = schema.log_machine(row.key)
             if machine is None:
                 _read_mark(row, found)
                 continue
             cursor = cursors.get(machine, self._origin)
             bound = next((cell.timestamp for cell in row.cells if cell.qualifier == schema.LOG[1]), 0)
-            if columns is _WITH_HOLDERS:
-                found.logs[machine] = writer_log.decode(row)
-            elif bound > cursor:
+            if bound > cursor:
                 _read_log(machine, writer_log.decode(row, cursor), cursor, found)
                 if machine in cursors:
                     # So its writer is at work. In a copy of the tables, the logs may show commits that the journal lacks.
@@ -131,6 +136,7 @@ class LogPoller:
 
     def _read_states(self, ids: Collection[int], logs: Announced, sequence: RevisionSequence, news: News) -> None:
         """Add the states of revisions to the news: of those listed, and of those that have left the logs."""
+        wants_contents = self._wants_contents()
         before = {one: content for one, content in self._read_before.items() if one in ids}
         news.read.update(before)
         news.committed += before
@@ -139,11 +145,11 @@ class LogPoller:
         if shown:
             # The log shows what the journal row has: the revision has committed, with these changes.
             news.committed += shown
-            if self._wants_contents():
+            if wants_contents:
                 for one in shown:
                     news.read[one] = self._read_before[one] = recent_commits.changes_of(one, logs.commits[one])
             unread = [one for one in unread if one not in logs.commits]
-        if self._wants_contents():
+        if wants_contents:
             # Committed revisions join, usually at once, so their further chunks are read, too. Those of pending ones are not.
             for row in first_parts(self._store, unread, FLAGS_AND_CHANGES):
                 if row.committed:
