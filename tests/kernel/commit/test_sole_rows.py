@@ -89,6 +89,21 @@ def test_each_row_has_its_own_stage(world: World) -> None:
         assert counted.take()["check_and_write", schema.NODES] == 1
 
 
+@pytest.mark.parametrize("creator_writes_again", [False, True])
+def test_the_revision_that_created_a_node_does_not_count_as_another_writer(
+    creator_writes_again: bool, world: World
+) -> None:
+    creator, _, shared = opened(world)
+    if creator_writes_again:
+        commit(creator, SetProperty("/a", "x", 1))
+    counted = CountingStore(shared)
+    instance = open_instance(counted, world, mac=2)
+    become_sole_writer(instance)
+    counted.take()
+    commit(instance, SetProperty("/a", "x", 7))
+    assert counted.take()["check_and_write", schema.NODES] == (not creator_writes_again)
+
+
 def test_a_store_that_orders_all_writes_has_no_marks(world: World) -> None:
     instance, counted, _ = opened(world, transactions=True)
     for number in range(6):
