@@ -30,7 +30,7 @@ class Draft:
     in them. ``reply_lost`` says that a reply to a write of the revision was lost, ``decision_in_doubt`` that it was the reply
     to the decision. ``decision_arrival`` is the arrival number of the decision; 0: not decided; :data:`UNKNOWN_ARRIVAL`:
     decided, but the number is not known. It is 1 without order. ``sole_row`` is the key of the only existing row that the try
-    changes and depends on, if any; ``stage`` says how the try treats it, ``found_others`` that others have written it lately.
+    changes and depends on, if any; ``stage`` says how the try treats it, ``found_others`` that it has versions not in the view.
     """
 
     view: View

@@ -47,13 +47,11 @@ class Marks:
     """What the read-back of a commit finds in the columns ``lastRevision`` that it does not depend on.
 
     A mark above ``revision`` belongs to a writer that would not notice this commit; ``overtaken`` is the highest one. If the
-    commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that another process has written one
-    of them, besides ``created``, the revision that created the node.
+    commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that one of them is not in the view.
     """
 
     revision: int
     looks: bool
-    created: int = 0
     overtaken: int = 0
     found_others: bool = False
 
@@ -142,7 +140,6 @@ def _probes_of(plan: ChangeSet, low_bound: int, marks: Marks | None = None) -> l
             columns = list(row.depends_on)
             found = marks if marks is not None and _may_have_marks(row) else None
             if found is not None and found.looks:
-                found.created = row.since
                 probes.append(_all_touches(row.key, low_bound, found))
                 found = None
             elif found is not None:
@@ -360,11 +357,8 @@ class ReadBack(Committing):
             version = cell.timestamp
             if version < low_bound or version == marks.revision or revisions.is_branch(version):
                 continue
-            is_seen = self._journal.sees(view, version)
-            is_own = version == marks.created or revisions.machine_of(version) == revisions.machine_of(marks.revision)
-            if not is_seen or not is_own:
+            if not self._journal.sees(view, version):
                 marks.found_others = True
-            if not is_seen:
                 # An aborted one counts, too: it may be above one that is not. The next id is above all of them.
                 self._clock.observe(version)
                 if version > marks.revision and schema.is_mark(cell.value):

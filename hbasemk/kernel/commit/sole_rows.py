@@ -38,7 +38,7 @@ class Known(NamedTuple):
     next_wait: int = 1
 
     def beside_others(self, revision: int) -> Known:
-        """Return what is known after ``revision``, if another process has written the row, too."""
+        """Return what is known after ``revision``, if another process has written the row at the same time."""
         return Known(revision, Stage.LOOK, self.next_wait, min(self.next_wait * 2, LONGEST_WAIT))
 
 
