@@ -20,8 +20,6 @@ from hbasemk.store.abc import Cell, Column, NewCell, Row
 T = TypeVar("T")
 
 _NUL: Final = b"\x00"
-_NO_MESSAGE: Final = NewCell(*schema.MESSAGE, _NUL)
-_new_cell: Final = tuple.__new__
 _IS_COMMITTED, _NOT_COMMITTED = (NewCell(*schema.COMMITTED, value) for value in (schema.YES, schema.NO))
 _IS_ABORTED, _NOT_ABORTED = (NewCell(*schema.ABORT, value) for value in (schema.YES, schema.NO))
 _COMMITTED: Final = schema.COMMITTED[1]
@@ -267,9 +265,9 @@ def begin(nonce: bytes, base: int, message: str, outcome: Outcome = Outcome.PEND
     return [
         _IS_COMMITTED if outcome is Outcome.COMMITTED else _NOT_COMMITTED,
         _IS_ABORTED if outcome is Outcome.ABORTED else _NOT_ABORTED,
-        _new_cell(NewCell, (*schema.NONCE, nonce, None)),
-        _new_cell(NewCell, (*schema.BASE, schema.revision_key(base), None)),
-        NewCell(*schema.MESSAGE, encode_message(message)) if message else _NO_MESSAGE,
+        NewCell(*schema.NONCE, nonce),
+        NewCell(*schema.BASE, schema.revision_key(base)),
+        NewCell(*schema.MESSAGE, encode_message(message)),
     ]
 
 

@@ -57,7 +57,7 @@ def ms_of(revision: int) -> int:
 
 def earlier(revision: int, ms: int) -> int:
     """Return the lowest id at the time ``ms`` before a revision, at least 0."""
-    return max((revision >> 24) - ms, 0) << 24
+    return max(ms_of(revision) - ms, 0) << 24
 
 
 def later(revision: int, ms: int) -> int:

@@ -165,38 +165,6 @@ class RetryBudget:
         return True
 
 
-class _Failures:
-    """The failures of one operation so far, and the waits after them. ``began``: when it began, by the monotonic clock."""
-
-    __slots__ = ("_began", "_budget", "_runtime", "_unknown")
-
-    def __init__(self, runtime: Runtime, began: float) -> None:
-        self._runtime = runtime
-        self._began = began
-        self._budget: RetryBudget | None = None
-        self._unknown: StoreUnknownError | None = None
-
-    def wait_after(self, error: StoreNotAppliedError | StoreUnknownError) -> None:
-        """Wait before the next attempt. Raise the error of the operation if there is none."""
-        if isinstance(error, StoreUnknownError):
-            self._unknown = error
-        if _is_inside_attempt():
-            raise error
-        self._budget = self._budget or RetryBudget(self._runtime, self._began)
-        if not self._budget.wait():
-            if self._unknown is not None and self._unknown is not error:
-                raise self._unknown from error
-            raise error
-
-
-def _end_outage() -> None:
-    """Let the next outage have the whole time again, after a success."""
-    found = _limit.get()
-    limit = None if found is None else found()
-    if limit is not None and not limit.is_final:
-        limit.until = None
-
-
 def retry_call(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], None] | None = None) -> T:
     """Return the result of an idempotent call, retrying it until the time is up; then raise its last error.
 
@@ -205,17 +173,28 @@ def retry_call(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], N
     :func:`run_with_retries` the call is made once.
     """
     began = runtime.monotonic()
-    failures: _Failures | None = None
+    budget: RetryBudget | None = None
+    unknown: StoreUnknownError | None = None
     while True:
         try:
             result = call()
         except (StoreNotAppliedError, StoreUnknownError) as error:
-            if in_doubt is not None and isinstance(error, StoreUnknownError):
-                in_doubt()
-            failures = failures or _Failures(runtime, began)
-            failures.wait_after(error)
+            if isinstance(error, StoreUnknownError):
+                unknown = error
+                if in_doubt is not None:
+                    in_doubt()
+            if _is_inside_attempt():
+                raise
+            budget = budget or RetryBudget(runtime, began)
+            if not budget.wait():
+                if unknown is not None and unknown is not error:
+                    raise unknown from error
+                raise
         else:
-            _end_outage()
+            limit = _current_limit()
+            if limit is not None and not limit.is_final:
+                # The next outage has the whole time again.
+                limit.until = None
             return result
 
 
@@ -224,22 +203,16 @@ def run_with_retries(runtime: Runtime, operation: Callable[[], T]) -> T:
 
     So it holds none of its locks during a wait.
     """
-    began = runtime.monotonic()
-    failures: _Failures | None = None
-    while True:
+
+    def attempt() -> T:
+        marker = _Attempt()
+        token = _attempt.set(ref(marker))
         try:
-            marker = _Attempt()
-            token = _attempt.set(ref(marker))
-            try:
-                result = operation()
-            finally:
-                _attempt.reset(token)
-        except (StoreNotAppliedError, StoreUnknownError) as error:
-            failures = failures or _Failures(runtime, began)
-            failures.wait_after(error)
-        else:
-            _end_outage()
-            return result
+            return operation()
+        finally:
+            _attempt.reset(token)
+
+    return retry_call(runtime, attempt)
 
 
 class NothingCommitted:

@@ -29,10 +29,6 @@ class JsopChanges:
     def __init__(self, requested: Sequence[jsop.Operation]) -> None:
         self._requested = requested
 
-    def needed(self, limit: int, /) -> Collection[str] | None:
-        """Return the paths of the nodes that the text needs."""
-        return _paths_to_load(self._requested) if len(self._requested) <= limit else None
-
     def predict(self, limit: int, /) -> Prediction | None:
         """Return what the text touches, unless it contains an operation other than adding nodes and setting properties."""
         if not all(isinstance(one, (jsop.AddNode, jsop.SetProperty)) for one in self._requested):

@@ -109,10 +109,6 @@ class _RebasedEffect:
         self.state = state
         self.effect = effect
 
-    def needed(self, _: int, /) -> Collection[str] | None:
-        """Return None: the nodes depend on both sides."""
-        return None
-
     def predict(self, _: int, /) -> Prediction | None:
         """Return None: what a rebase touches depends on both sides."""
         return None

@@ -162,18 +162,12 @@ class ChangeSet:
     @property
     def size(self) -> int:
         """The approximate size of the cells in bytes."""
-        size = 0
-        for row in self.rows:
-            size += size_of_new(row.cells)
-        return size
+        return sum([size_of_new(row.cells) for row in self.rows])
 
     def states(self, revision: int) -> dict[str, NodeState | None]:
         """Return the states of the touched nodes after the commit."""
         found: dict[str, NodeState | None] = {}
-        cells: dict[str, Sequence[NewCellFields]] = {}
-        for row in self.rows:
-            if type(row.cells) is not AlikeCells and row.cells:
-                cells[row.path] = row.cells
+        cells = {row.path: row.cells for row in self.rows if type(row.cells) is not AlikeCells and row.cells}
         for node in self.after:
             path = node.path
             if not node.exists:
@@ -186,7 +180,7 @@ class ChangeSet:
                 for family, qualifier, _, _ in cells[path]:
                     if family == schema.DATA and qualifier >= _PROPERTIES:
                         later[qualifier] = revision
-                adjusted = node.all_adjusted() if node.adjusted or node.base.adjusted else None
+                adjusted = node.all_adjusted()
                 encoded = node.all_encoded(adjusted)
                 found[path] = NodeState(path, node.base.created, revision, encoded, later, adjusted)
         return found
@@ -230,7 +224,7 @@ def of_nodes(nodes: Iterable[StagedNode], reads: ReadSet | None = None) -> Chang
             continue
         if node.base is None and not node.exists:
             continue
-        if not node.written and not node.dirty:
+        if not node.dirty:
             if node.depends_on_base:
                 depends_on = {schema.DELETED: None, **_columns_without_effect(node)}
                 plan = RowPlan(node.path, paths.key(node.path), (), depends_on, value_bytes=_read_back_size(node))
@@ -350,11 +344,9 @@ def _plan(node: StagedNode) -> tuple[RowPlan, RowChange]:
         cells.append(_END_LIFE)
         depends_on[schema.LAST_REVISION] = None
     cells.append(_TOUCHED)
-    is_plain = not node.adjusted and (node.base is None or not node.base.adjusted)
     for name, data in node.written.items():
         column = schema.property_column(name)
-        plain = values.TOMBSTONE if data is None else data
-        cells.append((*column, plain if is_plain else node.base_of(name, data), None))
+        cells.append((*column, node.base_of(name, data), None))
         depends_on[column] = None
     created: Sequence[str] = ()
     if node.adjusted:

@@ -53,12 +53,6 @@ class Prediction(NamedTuple):
 class ChangeSource(Protocol):
     """What a commit is made of. After a store error, the committer may stage it again."""
 
-    def needed(self, limit: int, /) -> Collection[str] | None:
-        """Return the paths of the nodes that staging reads first, without a read.
-
-        None if they are not known, or if there are more than ``limit`` operations. Raises InvalidPathError.
-        """
-
     def predict(self, limit: int, /) -> Prediction | None:
         """Return what the commit touches, without a read.
 
@@ -78,10 +72,6 @@ class OperationList:
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
-
-    def needed(self, limit: int, /) -> Collection[str] | None:
-        """Return the paths of the nodes that the operations need."""
-        return needed_by(self._operations).paths if len(self._operations) <= limit else None
 
     def predict(self, limit: int, /) -> Prediction | None:
         """Return what the operations touch, unless one of them removes, moves or copies a subtree."""
@@ -131,10 +121,6 @@ class CollectedOperations:
             self._failed = None
         return self._staging
 
-    def needed(self, limit: int, /) -> Collection[str] | None:
-        """Return the paths of the nodes that the operations need, unless the transaction has read anything."""
-        return needed_by(self._operations).paths if self._staging is None and len(self._operations) <= limit else None
-
     def predict(self, limit: int, /) -> Prediction | None:
         """Return what all operations touch, unless the transaction has failed or has read everything already."""
         if self._staging is None:
@@ -156,10 +142,6 @@ class ReadyChangeSet:
 
     def __init__(self, plan: ChangeSet) -> None:
         self._plan = plan
-
-    def needed(self, _: int, /) -> Collection[str] | None:
-        """Return None: staging reads nothing."""
-        return None
 
     def predict(self, _: int, /) -> Prediction | None:
         """Return None: staging reads nothing, so the committer gains nothing by a prediction."""

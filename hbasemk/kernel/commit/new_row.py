@@ -11,8 +11,7 @@ from hbasemk.store.abc import NewCell, Put
 
 def is_complete(draft: Draft) -> bool:
     """Return whether the row holds the changes from the beginning: they are not too large for one put."""
-    # One cell is always small enough.
-    return len(draft.encoded) <= 1 or changes.size_of(draft.encoded) <= changes.INLINE
+    return changes.size_of(draft.encoded) <= changes.INLINE
 
 
 def put(draft: Draft, outcome: Outcome) -> Put:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-from typing import Final
-
 from hbasemk.errors import HbasemkError, InvalidRevisionError
 from hbasemk.format import changes, paths, schema
 from hbasemk.format.journal_row import Outcome
@@ -20,9 +16,6 @@ from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.rows import journal_rows, write_changes
 from hbasemk.store.abc import CheckAndWrite, Decision, Put
 
-FEW: Final = 16
-"""If a commit has at most so many operations, and all nodes that it needs are cached, it is staged without a prediction."""
-
 
 class Preparation(Committing):
     """The steps of a commit before its first cell."""
@@ -34,14 +27,13 @@ class Preparation(Committing):
         or aborted. Raises TooSlow if the row was created too late, and the errors of the changes.
         """
         orders_writes = self._store.supports_transactions
-        if draft.plan is None and not orders_writes and not self._are_cached(draft, draft.source.needed(FEW)):
+        if draft.plan is None and not orders_writes:
             prediction = draft.source.predict(self._store.batch_rows)
             if prediction is not None:
                 added = self._stage_addition(draft, prediction)
                 if added is not None:
                     return added
-                # Reading in parallel with the creation of the journal row saves a round trip.
-                if self._store.supports_parallel_calls and not self._are_cached(draft, prediction.reads):
+                if self._saves_round_trip(draft, prediction):
                     return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
         if plan.adjusting:
@@ -76,9 +68,11 @@ class Preparation(Committing):
         if crowded:
             self._slots.report_crowded(crowded)
 
-    def _are_cached(self, draft: Draft, needed: Iterable[str] | None) -> bool:
-        """Return whether staging needs no round trip to read nodes; False if they are not known."""
-        return needed is not None and all(map(partial(self._reader.is_cached, draft.view), needed))
+    def _saves_round_trip(self, draft: Draft, prediction: Prediction) -> bool:
+        """Return whether reading in parallel with the creation of the journal row saves a round trip."""
+        return self._store.supports_parallel_calls and not all(
+            self._reader.is_cached(draft.view, path) for path in prediction.reads
+        )
 
     def _stage_addition(self, draft: Draft, prediction: Prediction) -> ChangeSet | None:
         """Stage and announce a commit that adds one node below a node that only this instance has written lately.

@@ -53,9 +53,7 @@ class Staging:
         self.reads = reads
         self.expected: dict[str, str | None] = {}
         self._reader = reader
-        self._nodes: dict[str, StagedNode] = {}
-        for path in absent:
-            self._nodes[path] = StagedNode(path, None)
+        self._nodes: dict[str, StagedNode] = {path: StagedNode(path, None) for path in absent}
         self._path_bytes = 0
 
     # --- reading -----------------------------------------------------------------------------------------
@@ -146,12 +144,12 @@ class Staging:
         for path in dict.fromkeys(needed):
             if path in self._nodes:
                 continue
-            if self._nodes and self._is_below_known(path):
+            if self._is_below_known(path):
                 self._put(path, None)
             else:
                 unknown.append(path)
         for path, state in self._reader.nodes(self.view, unknown).items():
-            self._nodes[path] = StagedNode(path, state)
+            self._put(path, state)
 
     def _load_for(self, operations: Sequence[Operation]) -> None:
         """Load the nodes that the operations are known to need; of many new children, only whether they exist."""
@@ -274,12 +272,13 @@ class Staging:
         self.expected[path] = version
 
     def _set(self, operation: SetProperty) -> None:
-        path, name, value = operation
-        node = self._nodes.get(path)
-        if node is None or not node.exists:
-            node = self._require(path)
-        paths.check_name(name)
-        self._write(node, name, None if value is None else encode_property(path, name, value))
+        node = self._require(operation.path)
+        paths.check_name(operation.name)
+        self._write(
+            node,
+            operation.name,
+            None if operation.value is None else encode_property(operation.path, operation.name, operation.value),
+        )
 
     def _write(self, node: StagedNode, name: str, data: bytes | None) -> None:
         child = node.staged_children.get(name)

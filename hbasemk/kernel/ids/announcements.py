@@ -50,7 +50,7 @@ class Announcements:
         self._is_sending = False
         self._nonce = b""
         self._machine = 0
-        self._base = self._above = 0
+        self._base = 0
         self._open: set[int] = set()
         self._abandoned: list[int] = []
         self._recent = DecidedIds()
@@ -226,13 +226,10 @@ class Announcements:
 
     def _adopt(self) -> None:
         """Continue the log that the present lease has taken over, if the lease is new."""
-        nonce = self._lease.nonce
-        if self._nonce == nonce:
-            return
         log = self._lease.log
-        if log is None:
+        if log is None or self._nonce == self._lease.nonce:
             return
-        machine = self._lease.machine
+        nonce, machine = self._lease.nonce, self._lease.machine
         base, bound = log.found.base, log.found.bound
         # The earlier holder's revisions may still be pending.
         pending, recent, commits = set(log.found.ids), DecidedIds(), RecentCommits()
@@ -240,7 +237,6 @@ class Announcements:
         intents = {column: revision for column, revision in log.found.intents.items() if revision in pending}
         # All or nothing: nothing is called in between.
         self._machine, self._base, self._bound, self._acknowledged = machine, base, bound, bound
-        self._above = log.above
         self._open, self._recent = pending, recent
         self._intents, self._unsent = intents, {}
         self._commits = commits
@@ -251,7 +247,7 @@ class Announcements:
         return (
             self._nonce == self._lease.nonce
             and revisions.machine_of(revision) == self._machine
-            and revision > max(self._bound, self._above)
+            and revision > max(self._bound, self._lease.above)
         )
 
     def _drop(self, count: int) -> None:

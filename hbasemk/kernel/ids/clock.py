@@ -11,9 +11,10 @@ from functools import partial
 
 from hbasemk.errors import ClockSkewError
 from hbasemk.format import revisions
-from hbasemk.kernel.ids.lease import Bounds, Lease, closed
+from hbasemk.kernel.ids.lease import Lease, closed
 from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.runtime import Runtime
+from hbasemk.kernel.schema_version import Accepted
 from hbasemk.kernel.settings import Settings
 
 
@@ -24,8 +25,6 @@ class IdClock:
         self._runtime = runtime
         self._settings = settings
         self._lease = lease
-        self.accepted = lease.accepted
-        """The schema numbers with which this instance may commit (None: all)."""
         self._lock = runtime.lock()
         # Another one, because a claim or a renewal of the lease calls the store while it holds the first one.
         self._observing = runtime.lock()
@@ -38,6 +37,11 @@ class IdClock:
         if revision > self._seen:
             with self._observing:
                 self._seen = max(self._seen, revision)
+
+    @property
+    def accepted(self) -> Accepted | None:
+        """The schema numbers with which this instance may commit (None: all)."""
+        return self._lease.accepted
 
     def keep_lease(self) -> None:
         """Renew the lease if it is due, so that a running commit does not look like that of a dead writer."""
@@ -61,15 +65,15 @@ class IdClock:
 
     def _next(self, above: int, branch: bool) -> int:
         with self._lock:
-            bounds = self._lease.bounds()
-            if bounds is None:
-                bounds = self._claim()
+            if not self._lease.held:
+                if self._lease.is_closed or self._runtime.closed:
+                    raise closed()
+                self._lease.claim()
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
             now = self._checked_now_ms()
-            from_ms = max(now - self._settings.epoch_ms, bounds.start)
-            revision = self._candidate(max(above, self._seen, bounds.above), from_ms, branch)
+            revision = self._candidate(max(above, self._seen, self._lease.above), now, branch)
             ms = revisions.ms_of(revision)
-            if ms >= bounds.end:
+            if ms >= self._lease.end:
                 self._lease.renew(ms)
             if ms > self._ms:
                 self._counters = [-1, revisions.BRANCH_BIT - 1]
@@ -80,19 +84,9 @@ class IdClock:
                 self.observe(revision)
             return revision
 
-    def _claim(self) -> Bounds:
-        if self._lease.is_closed or self._runtime.closed:
-            raise closed()
-        self._lease.claim()
-        bounds = self._lease.bounds()
-        if bounds is None:
-            raise self._lease.lost()
-        return bounds
-
-    def _candidate(self, above: int, from_ms: int, branch: bool) -> int:
-        """Return the lowest id above another one that is not before ``from_ms``, in ms since the epoch."""
+    def _candidate(self, above: int, now: int, branch: bool) -> int:
         first = revisions.BRANCH_BIT if branch else 0
-        ms = max(from_ms, self._ms)
+        ms = max(now - self._settings.epoch_ms, self._ms, self._lease.start)
         counter = first
         if ms == self._ms:
             counter = self._counters[branch] + 1
@@ -134,7 +128,7 @@ class IdClock:
 
     def _is_behind(self, ms: int) -> bool:
         """Return whether a time in ms since 1970 is too far behind the store's clock."""
-        return self._lease.server.at_least(self._runtime.monotonic()) - ms > self._settings.max_clock_skew_ms
+        return self._server_ms() - ms > self._settings.max_clock_skew_ms
 
     def _server_ms(self) -> float:
         """Return the lowest time in ms since 1970 that the store's clock can show now."""

@@ -8,7 +8,7 @@ when another process may take over a lease.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from hbasemk.errors import (
     ClosedError,
@@ -39,17 +39,6 @@ WATCHED: Final = Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS, schema.SCHEM
 PROBES_PER_READ: Final = 16
 QUICK_CLAIM: Final = 5.0
 """Seconds; less than a collector waits after it has shown a horizon to claims, before it deletes leases."""
-
-
-class Bounds(NamedTuple):
-    """Where the ids of a lease lie: in ms since the repository's epoch from ``start`` up to before ``end``, and above an id.
-
-    An id from ``end`` on needs a renewal of the lease.
-    """
-
-    start: int
-    end: int
-    above: int
 
 
 class Lease:
@@ -97,20 +86,11 @@ class Lease:
         """The log of the machine id as this lease found it; None without a lease, or if the store orders all writes."""
         return self._log[1] if self._record is not None and self._log and self._log[0] == self._record.nonce else None
 
-    def bounds(self) -> Bounds | None:
-        """Return the bounds of this lease's ids; None if no machine id is held.
-
-        In a store that does not order all writes, they are above the log's bound, or the watermark at the claim.
-        """
-        record = self._record
-        if record is None:
-            return None
-        if self.store.supports_transactions:
-            return tuple.__new__(Bounds, (record.start, record.end, 0))
-        log = self._log
-        if log is None or log[0] != record.nonce:
-            return None
-        return tuple.__new__(Bounds, (record.start, record.end, log[1].above))
+    @property
+    def above(self) -> int:
+        """The id above which the ids of this lease must be: the log's bound, or the watermark at the claim."""
+        log = self.log
+        return 0 if log is None else log.above
 
     @property
     def start(self) -> int:

@@ -25,8 +25,6 @@ class ServerClock:
     def __init__(self, store: RetryingStore, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
-        # Each id asks for it; so not by way of the retries, which it does not need.
-        self._clock_ms = store.inner.clock_ms
         self._low = self._high = 0.0
         self.measured_at = float("-inf")
         """When the clock was last measured, by the monotonic clock."""
@@ -42,7 +40,7 @@ class ServerClock:
         return run_with_retries(self._runtime, lambda: self._measure(row, also))
 
     def _measure(self, row: bytes, also: Sequence[Get]) -> list[Row]:
-        if self._clock_ms() is not None:
+        if self._store.clock_ms() is not None:
             self.measured_at = self._runtime.monotonic()
             return self._store.read(schema.CLUSTER, also)
         token = self._runtime.random.getrandbits(64).to_bytes(8, "big")
@@ -89,15 +87,15 @@ class ServerClock:
 
     def at_least(self, monotonic: float) -> float:
         """Return the lowest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
-        known = self._clock_ms()
+        known = self._store.clock_ms()
         return self._low + monotonic * 1000 if known is None else known
 
     def at_most(self, monotonic: float) -> float:
         """Return the highest time, in ms since 1970, that the server's clock can have shown at ``monotonic``."""
-        known = self._clock_ms()
+        known = self._store.clock_ms()
         return self._high + monotonic * 1000 if known is None else known + 1
 
     def latest_ms(self) -> float | None:
         """Return the highest time that the clock can show now; None if it was not measured recently. No round trip."""
-        known = self._clock_ms() is not None or self.is_recent(MEASUREMENT_VALID)
+        known = self._store.clock_ms() is not None or self.is_recent(MEASUREMENT_VALID)
         return self.at_most(self._runtime.monotonic()) if known else None

@@ -44,7 +44,7 @@ class Contention:
     def committed(self, revision: int) -> None:
         """Record that a poll found a committed revision."""
         self._newest = max(self._newest, revision)
-        known = self._machines.get(revisions.machine_of(revision)) or self._known(revision)
+        known = self._known(revision)
         if revision > known.committed:
             known.committed = revision
             known.first = known.last if known.last > revision else 0

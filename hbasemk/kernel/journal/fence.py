@@ -80,7 +80,7 @@ class Fence:
     @property
     def is_trusted(self) -> bool:
         """Whether deletion for a later horizon than :attr:`horizon` cannot have begun yet."""
-        return self._runtime.monotonic() - self._known_at < TRUST
+        return self.is_recent(self._known_at)
 
     def is_recent(self, began: float) -> bool:
         """Return whether deletion for what was published since this moment cannot have begun yet."""

@@ -143,8 +143,7 @@ class Journal(PolledRevisions):
         Call it after a read, before its result is used. No round trip while polls go on, else one; two if the horizon has
         passed what this instance knows to be decided. More for the view of a branch.
         """
-        if not self.is_surely_readable(view):
-            self.require_above_horizon(view)
+        self.require_above_horizon(view)
         if view.own and self.require_branch is not None:
             self.require_branch(view)
 

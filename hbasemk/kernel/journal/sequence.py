@@ -56,7 +56,7 @@ class RevisionSequence:
 
     def append(self, revision: int) -> int:
         """Append a revision and return its position. After an interrupt, call :meth:`repair`."""
-        position = self.begin + len(self.ids)
+        position = len(self)
         self.uppers.append(max(revision, self.uppers[-1] if self.uppers else self.top))
         self.ids.append(revision)
         self.positions[revision] = position

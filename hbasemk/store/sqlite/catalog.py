@@ -107,7 +107,7 @@ class Catalog:
         known = self._known
         if known.keys() >= {*names}:
             try:
-                return call(connection, *map(known.__getitem__, names))
+                return call(connection, *[known[name] for name in names])
             except sqlite3.OperationalError as error:
                 if not errors.is_missing_table(error):
                     raise

@@ -282,8 +282,7 @@ class SqliteStore(Store):
             for put in decision.with_puts:
                 cells.insert(sql, cells.group_replacing(sql, deciding, (put,), now))
                 cells.append_arrivals(sql, deciding, (put.row,))
-            if tables.keeps_arrivals:
-                cells.append_arrivals(sql, tables, [put.row for put in puts])
+            cells.append_arrivals(sql, tables, [put.row for put in puts])
             connection.commit()
             return number
 
