@@ -13,7 +13,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.runtime import World, open_instance
 
-STAGES = 3
+STAGES = 2
 """So many commits precede the first one that is written alone."""
 
 

@@ -85,7 +85,8 @@ class SoleRows:
             return
         known = self._rows.pop(key, None)
         if known is None:
-            entry = Known(revision, Stage.LOOK)
+            # Most rows have one writer. If this one has others, the next mark only follows a look.
+            entry = Known(revision, Stage.MARK)
         elif draft.stage is Stage.ORDINARY:
             entry = Known(revision, Stage.LOOK, max(known.waits - 1, 0), known.next_wait)
         elif draft.found_others:

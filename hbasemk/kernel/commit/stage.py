@@ -9,9 +9,10 @@ from typing import Final
 class Stage(enum.IntEnum):
     """How a commit treats the row that it changes.
 
-    Each stage follows the one before if the read-back finds no version of the row that is not in the view. ``ORDINARY``: it
-    writes, and reads back the columns that it depends on. ``LOOK``: it also reads back which revisions have written the row.
-    ``MARK``: it also marks the row. ``ALONE``: it writes if the row still has this instance's mark, and marks the row again.
+    ``ORDINARY``: it writes, and reads back the columns that it depends on. ``LOOK``: it also reads back which revisions have
+    written the row. ``MARK``: it also marks the row. ``ALONE``: it writes if the row still has this instance's mark, and marks
+    the row again. Each stage follows the one before if the read-back finds no version of the row that is not in the view. If the
+    instance has met no other writer of the row, ``MARK`` follows the first commit.
     """
 
     ORDINARY = 0

@@ -17,6 +17,7 @@ from hbasemk.kernel import time_travel
 from hbasemk.kernel.commit import sole_rows
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Put, Store
 from hbasemk.store.memory import MemoryStore
@@ -139,6 +140,20 @@ def test_a_row_that_another_process_has_written_takes_the_usual_steps(world: Wor
     # It does not mark the row again before it has found that it is alone.
     commit(instance, SetProperty("/a", "x", 8))
     assert last_value(counted) == schema.TOUCHED
+
+
+def test_a_row_with_another_writer_is_marked_only_after_a_look(world: World) -> None:
+    instance, counted, shared = opened(world)
+    other = open_instance(shared, world, mac=2)
+    become_sole_writer(instance)
+    commit(other, SetProperty("/a", "y", 1))
+    world.advance(0.01)
+    for number, stage in enumerate((Stage.LOOK, Stage.MARK, Stage.ALONE, Stage.ALONE)):
+        # The compare-and-set of the first one fails.
+        revision = commit(instance, SetProperty("/a", "x", number))
+        instance.poll()
+        assert known_rows(instance)[paths.key("/a")][:2] == (revision, stage)
+        assert schema.is_mark(last_value(counted)) == (stage is Stage.ALONE)
 
 
 def test_a_conflict_with_a_sole_writer_is_found(world: World) -> None:
