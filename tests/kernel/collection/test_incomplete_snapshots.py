@@ -28,7 +28,8 @@ def test_the_error_for_such_a_snapshot_at_the_horizon_says_what_it_lacks(world: 
         # The other writer has an id, and is not decided yet.
         if (call.method, call.table) == ("write", schema.NODES) and not taken:
             world.advance(0.01)
-            commit(one, AddNode("/b", {}))
+            # In another node: a mark would let the other writer begin again with a higher id.
+            commit(one, AddNode("/a/b", {}))
             taken.append(one.head())
 
     slow.before = before
