@@ -69,6 +69,9 @@ class SoleRows:
         draft.sole_row = simple.changed.key
         if len(plan.rows) <= self._batch_rows:
             draft.stage = self.stage_after(simple.base)
+            if draft.stage is Stage.ALONE and simple.changed.names_in_doubt:
+                # Only a read-back shows whether a child has the name of a new property.
+                draft.stage = Stage.MARK
 
     def stage_after(self, base: NodeState) -> Stage:
         """Return the stage of the next simple commit to a node, if its view shows this state."""

@@ -75,10 +75,19 @@ def test_a_process_that_only_adds_nodes_becomes_a_sole_writer(world: World) -> N
 
 def test_a_commit_may_also_change_the_parent(world: World) -> None:
     instance, counted, _ = sole_writer(world)
-    commit(instance, SetProperty("/a", "last", "new"), AddNode("/a/new", {"n": 1}), SetProperty("/a/new", "m", 2))
+    commit(instance, SetProperty("/a", "x", "new"), AddNode("/a/new", {"n": 1}), SetProperty("/a/new", "m", 2))
     assert counted.take() == ADDED_ALONE
-    assert instance.require(instance.head(), "/a").properties["last"] == "new"
+    assert instance.require(instance.head(), "/a").properties["x"] == "new"
     assert instance.require(instance.head(), "/a/new").properties == {"n": 1, "m": 2}
+
+
+def test_a_commit_that_also_gives_the_parent_a_new_property_reads_back(world: World) -> None:
+    instance, counted, _ = sole_writer(world)
+    commit(instance, SetProperty("/a", "last", "new"), AddNode("/a/new", {}))
+    assert counted.take()["check_and_write", schema.NODES] == 0
+    with pytest.raises(InvalidChangeError, match="cannot be both a property and a child"):
+        commit(instance, SetProperty("/a", "new", 1), AddNode("/a/newer", {}))
+    require_no_damage(instance)
 
 
 def test_a_store_that_takes_one_row_in_a_call_takes_the_usual_steps(

@@ -9,7 +9,7 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.check.context import CheckContext
-from hbasemk.errors import CommitUnknownError, ConflictError, StoreNotAppliedError
+from hbasemk.errors import CommitUnknownError, ConflictError, InvalidChangeError, StoreNotAppliedError
 from hbasemk.format import paths, schema
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.journal_row import Outcome
@@ -123,6 +123,33 @@ def test_other_commits_make_no_marks(make: Callable[[int], list[Operation]], wor
     for number in range(1, 8):
         commit(instance, *make(number))
         assert last_value(counted) == schema.TOUCHED
+
+
+@pytest.mark.parametrize("added_alone", [True, False])
+def test_a_sole_writer_gives_no_property_the_name_of_a_child(world: World, added_alone: bool) -> None:
+    instance, _, _ = opened(world)
+    if not added_alone:
+        commit(instance, AddNode("/a/child", {}))
+    become_sole_writer(instance)
+    if added_alone:
+        commit(instance, AddNode("/a/child", {}))
+    with pytest.raises(InvalidChangeError, match="cannot be both a property and a child"):
+        commit(instance, SetProperty("/a", "child", 1))
+    assert list(IntegrityCheck(instance).run()) == []
+
+
+def test_a_sole_writer_reads_back_whether_the_name_of_a_new_property_is_free(world: World) -> None:
+    instance, counted, _ = opened(world)
+    become_sole_writer(instance)
+    counted.take()
+    revision = commit(instance, SetProperty("/a", "new", 1))
+    assert counted.take()["check_and_write", schema.NODES] == 0
+    # It marks the row again, so the next commit compares the mark.
+    assert last_value(counted) == schema.mark(revision)
+    for change in (SetProperty("/a", "new", 2), SetProperty("/a", "new", None)):
+        counted.take()
+        commit(instance, change)
+        assert counted.take()["check_and_write", schema.NODES] == 1
 
 
 def test_a_row_that_another_process_has_written_takes_the_usual_steps(world: World) -> None:
