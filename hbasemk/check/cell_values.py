@@ -40,7 +40,7 @@ def wrong_value(cell: Cell) -> tuple[str, str] | None:
     elif column == schema.DELETED:
         expected = (schema.ALIVE, schema.DEAD)
     elif column == schema.LAST_REVISION:
-        expected = (schema.TOUCHED, schema.mark(cell.timestamp))
+        expected = (schema.TOUCHED, schema.mark(cell.timestamp), schema.shared_mark(cell.timestamp))
     elif schema.is_slot(column):
         if not is_name(cell.qualifier[schema.SLOT_HEAD :]):
             return kinds.COLUMN, "no property can have this name"

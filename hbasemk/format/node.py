@@ -30,10 +30,22 @@ class NodeState:
 
     ``encoded`` maps property names to encoded values, sums included; values are decoded on first access. ``shareable`` is None
     or the decoded properties, if none of them is a list that a caller could change. If a property was adjusted, the first access
-    to :attr:`later` or :attr:`adjusted` decodes both from cells: most reads need neither.
+    to :attr:`later` or :attr:`adjusted` decodes both from cells: most reads need neither. ``has_shared_mark``: ``revision`` has
+    left a shared mark in the row (:func:`schema.shared_mark`).
     """
 
-    __slots__ = ("_adjusted", "_cells", "_decoded", "_later", "created", "encoded", "path", "revision", "shareable")
+    __slots__ = (
+        "_adjusted",
+        "_cells",
+        "_decoded",
+        "_later",
+        "created",
+        "encoded",
+        "has_shared_mark",
+        "path",
+        "revision",
+        "shareable",
+    )
 
     def __init__(
         self,
@@ -44,6 +56,8 @@ class NodeState:
         later: Mapping[bytes, int],
         adjusted: Mapping[str, Adjusted] | None = None,
         cells: _AdjustedCells | None = None,
+        *,
+        has_shared_mark: bool = False,
     ) -> None:
         self.path = path
         self.created = created
@@ -52,6 +66,7 @@ class NodeState:
         self._later = later
         self._adjusted = adjusted
         self._cells = cells
+        self.has_shared_mark = has_shared_mark
         self._decoded: dict[str, Value] | None = None
         self.shareable: dict[str, Value] | None = None
 
@@ -180,6 +195,7 @@ def from_cells(path: str, cells: Sequence[Cell]) -> tuple[NodeState | None, int]
     """
     life = 0
     last = 0
+    has_shared_mark = False
     kept: list[tuple[bytes, bytes]] = []
     slots: Sequence[Cell] = ()
     later: dict[bytes, int] = {}
@@ -204,6 +220,7 @@ def from_cells(path: str, cells: Sequence[Cell]) -> tuple[NodeState | None, int]
                 return None, life
         elif qualifier == _LAST_REVISION:
             last = timestamp
+            has_shared_mark = len(value) > 1 and value == schema.shared_mark(timestamp)
     if not life:
         return None, 0
     try:
@@ -213,6 +230,7 @@ def from_cells(path: str, cells: Sequence[Cell]) -> tuple[NodeState | None, int]
             name_of(path, (schema.DATA, qualifier))
         raise
     if not slots and not any(map(adjusted.is_relative, encoded.values())):
-        return NodeState(path, life, last, encoded, later), 0
+        return NodeState(path, life, last, encoded, later, has_shared_mark=has_shared_mark), 0
     encoded.update(adjusted.values_of(path, kept, slots, life))
-    return NodeState(path, life, last, encoded, later, cells=_AdjustedCells(kept, slots)), 0
+    of_slots = _AdjustedCells(kept, slots)
+    return NodeState(path, life, last, encoded, later, cells=of_slots, has_shared_mark=has_shared_mark), 0

@@ -32,6 +32,7 @@ ALIVE: Final = b"\x00"
 DEAD: Final = b"\x01"
 TOUCHED: Final = b"\x01"
 _MARK: Final = b"\x02"
+_SHARED_MARK: Final = b"\x03"
 PROPERTY: Final = 0x01
 """The first byte of a property's qualifier."""
 SLOT: Final = 0x02
@@ -141,13 +142,18 @@ def slot_column(name: str, slot: int) -> Column:
 
 
 def mark(revision: int) -> bytes:
-    """Return the value of ``lastRevision`` by which a revision marks a row as written by its writer alone."""
+    """Return the value of ``lastRevision`` by which a revision marks a row: only its writer may compare this value."""
     return _MARK + revision.to_bytes(8, "big")
 
 
+def shared_mark(revision: int) -> bytes:
+    """Return the value of ``lastRevision`` by which a revision marks a row for all: each writer may compare this value."""
+    return _SHARED_MARK + revision.to_bytes(8, "big")
+
+
 def is_mark(value: bytes) -> bool:
-    """Return whether a value of ``lastRevision`` marks the row."""
-    return value[:1] == _MARK
+    """Return whether a value of ``lastRevision`` marks the row, perhaps for all."""
+    return value[:1] in (_MARK, _SHARED_MARK)
 
 
 def is_slot(column: Column) -> bool:

@@ -1,9 +1,9 @@
 """The logs of a repository of an older format, in a store that does not order all writes.
 
 Versions with format 1 announced nothing. So the upgrade aborts what is pending above the watermark, and writes a log for each
-machine id that says: up to this id, the journal shows everything. Versions with format 2 announced their revisions, but ignore
-the marks of sole writers. So the upgrade closes their logs and aborts what is pending: a process that was paused commits
-nothing afterwards. No process uses the repository meanwhile (``upgrade.py``).
+machine id that says: up to this id, the journal shows everything. Versions with formats 2 and 3 announced their revisions, but
+ignore marks: those with format 2 all of them, those with format 3 the shared ones. So the upgrade closes their logs and aborts
+what is pending: a process that was paused commits nothing afterwards. No process uses the repository meanwhile (``upgrade.py``).
 """
 
 from __future__ import annotations

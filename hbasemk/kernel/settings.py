@@ -22,9 +22,9 @@ from hbasemk.kernel import schema_version
 from hbasemk.kernel.schema_version import Accepted
 from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Store
 
-FORMAT: Final = 3
-"""The format of this version in stores that do not order all writes. Before it, no row of ``nodes`` had a mark (``schema.mark``),
-and every revision had a journal row before its first cell."""
+FORMAT: Final = 4
+"""The format of this version in stores that do not order all writes. Before it, rows of ``nodes`` had no shared marks
+(``schema.shared_mark``). Before format 3 they had no marks, and every revision had a journal row before its first cell."""
 FORMAT_WITH_ORDER: Final = 2
 """The format of this version in stores that order all writes. Format 1 has no arrival numbers (``schema.ARRIVAL``)."""
 SHORTEST_SKEW_MS: Final = 100

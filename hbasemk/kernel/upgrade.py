@@ -4,7 +4,7 @@ The upgrade changes no data. It does this:
 
 1. It refuses if the lease of a process has not ended.
 2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`). In others it enters
-   those of format 1 into logs (:func:`enter_all`), and closes the logs of format 2 (:func:`close_all`).
+   those of format 1 into logs (:func:`enter_all`), and closes the logs of later formats (:func:`close_all`).
 3. It refuses if a lease has changed since step 1.
 4. It replaces the format in the settings, in one compare-and-set.
 5. It reads the leases again. If a process of an older version took one meanwhile, it raises an error that names the

@@ -144,7 +144,7 @@ def test_the_tables_keep_all_versions_and_the_lease_is_documented(hbase: HBase, 
         machine = (revision >> 8 & 0xFFFF).to_bytes(2, "big")
         assert b"d:lease" in cluster.row(machine)
         settings = cluster.row(b"settings")
-        assert settings[b"d:settings"].startswith(b'{"format": 3')
+        assert settings[b"d:settings"].startswith(b'{"format": 4')
         assert len(settings[b"d:watermark"]) == 8
 
 

@@ -123,16 +123,17 @@ def test_the_upgrade_keeps_all_other_settings_and_all_other_rows(old: Old, world
     }
 
 
-def test_an_upgrade_from_format_2_closes_the_logs_and_aborts_what_is_pending(world: World) -> None:
+@pytest.mark.parametrize("before_it", [2, 3])
+def test_an_upgrade_closes_the_logs_and_aborts_what_is_pending(world: World, before_it: int) -> None:
     shared = MemoryStore(world.clock)
-    old = Old(world, lambda: copy.copy(shared), before=2)
+    old = Old(world, lambda: copy.copy(shared), before=before_it)
     for create in (False, True):
-        with pytest.raises(FormatError, match=r"has format 2, .* uses format 3; .* `hbasemk upgrade`"):
+        with pytest.raises(FormatError, match=rf"has format {before_it}, .* uses format 4; .* `hbasemk upgrade`"):
             Instance.open(old.store(), TestRuntime(world), create=create)
     world.advance(OVER)
     before = cells(old.store())
     fields = settings_fields(old.store())
-    assert old.upgrade() == Upgraded(2, 3, 0, 1)
+    assert old.upgrade() == Upgraded(before_it, 4, 0, 1)
     after = cells(old.store())
     # To compare the leases with the store's clock, the upgrade measures the clock by a cell of its own.
     clock = (schema.CLUSTER, schema.machine_key(UPGRADING), *schema.CLOCK)
@@ -144,7 +145,7 @@ def test_an_upgrade_from_format_2_closes_the_logs_and_aborts_what_is_pending(wor
     pending = (schema.JOURNAL, schema.revision_key(old.written.pending), *schema.ABORT)
     changed = {one for one in {**before, **after} if before.get(one) != after.get(one)}
     assert changed == {settings, clock, holder, pending}
-    assert settings_fields(old.store()) == {**fields, "format": 3}
+    assert settings_fields(old.store()) == {**fields, "format": 4}
     old.is_whole()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hbasemk.format import paths, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
+from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.sole_rows import Known
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
@@ -45,6 +46,11 @@ def last_value(store: Store, path: str = "/a") -> bytes:
 def known_rows(instance: Instance) -> dict[bytes, Known]:
     """Return the entries of an instance, by row key; a test may change them."""
     return instance._committer.attempts._sole_rows._rows
+
+
+def let_compete(instance: Instance, path: str, name: str) -> None:
+    """Let an instance have lost a conflict over a property lately."""
+    instance._committer._hot.record(Conflict(path, schema.property_column(name), 0, pending=False))
 
 
 def let_know(instance: Instance, path: str, revision: int, stage: Stage) -> None:

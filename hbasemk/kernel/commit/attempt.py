@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Final, NamedTuple
@@ -28,12 +28,14 @@ from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.kernel.commit.sole_rows import parts
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.kernel.reading.cache import MOST_STATES
+from hbasemk.store.abc import Cell
 
 TRIES_IN_TIME: Final = 5
 """How often an attempt creates a journal row before the store counts as too slow."""
@@ -246,6 +248,8 @@ class Attempts(Committing):
         draft.found_others = probes.marks.found_others
         if conflict is not None:
             return conflict
+        if draft.leaves_shared_mark:
+            self._writing.share_mark(draft, plan)
         draft.decision_arrival = self._writing.decide(draft)
         return None if draft.decision_arrival else _aborted(draft, plan)
 
@@ -263,7 +267,7 @@ class Attempts(Committing):
         return True
 
     def _alone(self, draft: Draft, plan: ChangeSet) -> Conflict | None:
-        """Run steps 6 to 10 for a row that only this instance has written lately; step by step if another one has."""
+        """Run steps 6 to 10 for a row that still has the mark of the view; if it has not, step by step, or give up."""
         draft.touched = plan.changes
         try:
             is_alone = self._writing.write_alone(draft, plan)
@@ -273,6 +277,16 @@ class Attempts(Committing):
             draft.plan = None
             raise
         draft.plan = plan
+        if not is_alone and draft.competes and not draft.reply_lost:
+            above = self._writing.above_mark(plan).cells
+            # If its own version is there, HBase's client has sent the request twice.
+            is_alone = any(cell.timestamp == draft.revision for cell in above)
+            conflict = None if is_alone else _rival(above, plan)
+            if conflict is not None:
+                self._sole_rows.refuse(plan)
+                self._writing.give_up(draft, plan)
+                draft.touched = ()
+                return conflict
         if not is_alone:
             self._sole_rows.lose(plan)
             draft.stage = Stage.ORDINARY
@@ -292,7 +306,8 @@ class Attempts(Committing):
             self._announcements.committed(draft.revision, draft.encoded)
             self._sole_rows.record(draft)
         # If the commit exceeds the cache, the cache only learns which nodes it touched.
-        states = plan.states(draft.revision) if len(plan.after) <= MOST_STATES else {}
+        is_small = len(plan.after) <= MOST_STATES
+        states = plan.states(draft.revision, has_shared_mark=draft.leaves_shared_mark) if is_small else {}
         made = draft.decision_arrival if draft.created is None else draft.created
         has_joined = self._journal.append_local(
             draft.revision, plan.changes, states, draft.view, made, draft.decision_arrival
@@ -350,6 +365,16 @@ class Attempts(Committing):
             self._outcomes.defer(revision, touched)
             raise
         return outcome
+
+
+def _rival(above: Sequence[Cell], plan: ChangeSet) -> Conflict | None:
+    """Return the conflict with the newest trunk revision that has written what a simple plan depends on, if there is one."""
+    changed = parts(plan).changed
+    rivals = [cell for cell in above if cell[:2] in changed.depends_on and not revisions.is_branch(cell.timestamp)]
+    if not rivals:
+        return None
+    newest = max(rivals, key=lambda cell: cell.timestamp)
+    return Conflict(changed.path, newest[:2], newest.timestamp, pending=True)
 
 
 def _aborted(draft: Draft, plan: ChangeSet) -> Conflict:

@@ -164,8 +164,8 @@ class ChangeSet:
         """The approximate size of the cells in bytes."""
         return sum([size_of_new(row.cells) for row in self.rows])
 
-    def states(self, revision: int) -> dict[str, NodeState | None]:
-        """Return the states of the touched nodes after the commit."""
+    def states(self, revision: int, *, has_shared_mark: bool = False) -> dict[str, NodeState | None]:
+        """Return the states of the touched nodes after the commit. ``has_shared_mark``: with a shared mark."""
         found: dict[str, NodeState | None] = {}
         cells = {row.path: row.cells for row in self.rows if type(row.cells) is not AlikeCells and row.cells}
         for node in self.after:
@@ -182,7 +182,9 @@ class ChangeSet:
                         later[qualifier] = revision
                 adjusted = node.all_adjusted()
                 encoded = node.all_encoded(adjusted)
-                found[path] = NodeState(path, node.base.created, revision, encoded, later, adjusted)
+                found[path] = NodeState(
+                    path, node.base.created, revision, encoded, later, adjusted, has_shared_mark=has_shared_mark
+                )
         return found
 
 

@@ -37,6 +37,8 @@ from hbasemk.store.abc import Column
 
 FIRST_BACK_OFF: Final = 0.002
 LONGEST_BACK_OFF: Final = 0.25
+LONGEST_WITHOUT_ROW: Final = 0.1
+"""Seconds to wait for the journal row of a winner that has written its cells."""
 _NODE_COLUMNS: Final = {schema.DELETED: "existence", schema.LAST_REVISION: "content"}
 """What errors call the columns that are neither properties nor children."""
 REPEAT: Final = "Read again and repeat the change, or use Repository.run, which does so."
@@ -88,12 +90,13 @@ class Committer(Committing):
             began = self._runtime.monotonic()
             try:
                 source = make(view)
-                if not head_is_current and self._hot.has(source):
+                is_hot = self._hot.has(source)
+                if not head_is_current and is_hot:
                     head_is_current = True
                     self._journal.poll()
                     if self._journal.head != view:
                         continue
-                draft = Draft(view, source, message, begun)
+                draft = Draft(view, source, message, begun, is_hot=is_hot)
                 result = self.attempts.run(draft)
                 self._turns.record_attempt(self._runtime.monotonic() - began)
             except (NodeNotFoundError, NodeExistsError, InvalidChangeError, VersionMismatchError):
@@ -200,9 +203,13 @@ class Committer(Committing):
     def _wait_for(self, conflict: Conflict, deadline: float) -> None:
         """Wait until the winning revision is decided, so that the next attempt does not conflict with it again."""
         wait = FIRST_BACK_OFF
+        until = self._runtime.monotonic() + LONGEST_WITHOUT_ROW
         while conflict.pending and self._runtime.monotonic() < deadline:
-            # A sole writer creates its row when it decides.
-            if self._outcomes.of(conflict.other, check=True) not in (Outcome.PENDING, Outcome.ABSENT):
+            # A writer that has compared a mark creates its row when it decides. If it does not, an attempt with cells aborts it.
+            outcome = self._outcomes.of(conflict.other, check=True)
+            if outcome is Outcome.ABSENT and self._runtime.monotonic() >= until:
+                return
+            if outcome not in (Outcome.PENDING, Outcome.ABSENT):
                 return
             if self._outcomes.recover_if_over(conflict.other):
                 return

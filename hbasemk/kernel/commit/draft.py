@@ -51,8 +51,17 @@ class Draft:
     stage: Stage = Stage.ORDINARY
     sole_row: bytes | None = None
     found_others: bool = False
+    is_hot: bool = False
+    """Given by a commit on the head: whether it changes a column for which this process has lost a conflict lately."""
+    competes: bool = False
+    """Whether the try compares the shared marks of other processes, and gives up if one of them has written what it changes."""
     ends: BranchEnd | None = None
     """Given by a merge: the end of its branch."""
+
+    @property
+    def leaves_shared_mark(self) -> bool:
+        """Whether the try, if it commits, has marked its row for all: it alone has written it since the view."""
+        return self.stage is Stage.ALONE or (self.stage is Stage.MARK and self.competes and not self.found_others)
 
     def start_try(self, revision: int, nonce: bytes) -> None:
         """Begin a try with a new revision id, and with random bytes that tell its journal row from any other."""
@@ -61,7 +70,7 @@ class Draft:
         self.revision, self.nonce = revision, nonce
         self.created, self.touched = None, ()
         self.decision_arrival = 0
-        self.stage, self.found_others = Stage.ORDINARY, False
+        self.stage, self.found_others, self.competes = Stage.ORDINARY, False, False
         self.reply_lost = self.decision_in_doubt = False
 
     def lose_reply(self) -> None:

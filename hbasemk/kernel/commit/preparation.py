@@ -33,7 +33,9 @@ class Preparation(Committing):
                 added = self._stage_addition(draft, prediction)
                 if added is not None:
                     return added
-                if self._saves_round_trip(draft, prediction):
+                # If it competes, the state of the node says which calls it makes.
+                may_compete = draft.is_hot and len(prediction.changes) == 1 and not prediction.adjusts
+                if not may_compete and self._saves_round_trip(draft, prediction):
                     return self._stage_while_creating(draft, prediction)
         plan = draft.plan or self._stage(draft)
         if plan.adjusting:

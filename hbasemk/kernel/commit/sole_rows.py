@@ -3,6 +3,8 @@
 A commit that changes one such row writes its cells by one compare-and-set on ``lastRevision``, in place of a write and a
 read-back, and creates its journal row when it is decided. It may also add one node below: another compare-and-set finds that
 its row is new. Other writers respect the marks that the commit leaves (``docs/decisions/0062-sole-writers.md``).
+
+Processes that compete over a property compare the shared marks of each other (``docs/decisions/0064-marks-among-others.md``).
 """
 
 from __future__ import annotations
@@ -51,24 +53,30 @@ class Simple(NamedTuple):
 
 
 class SoleRows:
-    """The rows that one instance has written last. Thread-safe: an entry never changes, and another one replaces it.
+    """The rows that one instance has written last, and those where it came too late.
 
-    ``batch_rows`` is that of the store. A commit of more rows writes a part of them first, so it has no stages.
+    Thread-safe: an entry never changes, and another one replaces it. ``batch_rows`` is that of the store. A commit of more rows
+    writes a part of them first, so it has no stages.
     """
 
     def __init__(self, batch_rows: int) -> None:
         self._batch_rows = batch_rows
         self._rows: dict[bytes, Known] = {}
+        self._refused: dict[bytes, int] = {}
+        """Revisions of nodes by row key: another process had written after their marks, and nothing of that was visible."""
 
     def choose(self, draft: Draft, plan: ChangeSet) -> None:
         """Find out whether a commit depends on one row only, and choose its stage."""
-        draft.stage, draft.sole_row = Stage.ORDINARY, None
+        draft.stage, draft.sole_row, draft.competes = Stage.ORDINARY, None, False
         simple = _simple(draft, plan)
         if simple is None:
             return
         draft.sole_row = simple.changed.key
         if len(plan.rows) <= self._batch_rows:
             draft.stage = self.stage_after(simple.base)
+            draft.competes = draft.is_hot and simple.added is None
+            if draft.competes:
+                draft.stage = self._stage_among_others(simple, draft.stage)
             if draft.stage is Stage.ALONE and simple.changed.names_in_doubt:
                 # Only a read-back shows whether a child has the name of a new property.
                 draft.stage = Stage.MARK
@@ -81,6 +89,24 @@ class SoleRows:
             return Stage.ORDINARY
         return known.stage
 
+    def _stage_among_others(self, simple: Simple, stage: Stage) -> Stage:
+        """Return the stage of a commit that competes; ``stage`` is the one by the own commits to the row."""
+        base = simple.base
+        if self._refused.get(simple.changed.key) == base.revision:
+            # What is above the mark may never become visible.
+            return Stage.ORDINARY
+        if stage is Stage.ALONE or base.has_shared_mark:
+            return Stage.ALONE
+        return Stage.MARK
+
+    def refuse(self, plan: ChangeSet) -> None:
+        """Record that another process has written a row after the mark that a commit has found in its view."""
+        changed, base, _ = parts(plan)
+        if len(self._refused) >= MOST_ROWS:
+            self._refused = {}
+        self._refused[changed.key] = base.revision
+        self.lose(plan)
+
     def record(self, draft: Draft) -> None:
         """Record a commit that has succeeded."""
         key, revision = draft.sole_row, draft.revision
@@ -89,7 +115,8 @@ class SoleRows:
         known = self._rows.pop(key, None)
         if known is None:
             # Most rows have one writer. If this one has others, the next mark only follows a look.
-            entry = Known(revision, Stage.MARK)
+            has_met_others = draft.stage is Stage.MARK and draft.found_others
+            entry = Known(revision, Stage.LOOK if has_met_others else max(Stage.MARK, draft.stage.next))
         elif draft.stage is Stage.ORDINARY:
             entry = Known(revision, Stage.LOOK, max(known.waits - 1, 0), known.next_wait)
         elif draft.found_others:
@@ -144,6 +171,11 @@ def parts(plan: ChangeSet) -> Simple:
     return Simple(plan.rows[1], base, plan.rows[0])
 
 
+def mark_of(base: NodeState) -> bytes:
+    """Return the mark that the revision of this state has left in the row of its node."""
+    return schema.shared_mark(base.revision) if base.has_shared_mark else schema.mark(base.revision)
+
+
 def added_alone(prediction: Prediction) -> str | None:
     """Return the path of the node that a commit adds, if it changes nothing else but the parent."""
     if len(prediction.changes) != 2 or prediction.adjusts:
@@ -157,14 +189,11 @@ def added_alone(prediction: Prediction) -> str | None:
 def marked_puts(plan: ChangeSet, revision: int) -> list[Put]:
     """Return the cells of a simple plan, with a mark in ``lastRevision`` of the row that it changes."""
     changed, _, added = parts(plan)
-    marked = marked_put(changed, revision)
+    marked = with_mark(changed, revision, schema.mark(revision))
     return [marked] if added is None else [marked, Put(added.key, added.cells, revision)]
 
 
-def marked_put(row: RowPlan, revision: int) -> Put:
-    """Return the cells of a row, with a mark in ``lastRevision``."""
-    cells = [
-        (*schema.LAST_REVISION, schema.mark(revision), None) if cell[:2] == schema.LAST_REVISION else cell
-        for cell in row.cells
-    ]
+def with_mark(row: RowPlan, revision: int, mark: bytes) -> Put:
+    """Return the cells of a row, with this value of ``lastRevision``."""
+    cells = [(*schema.LAST_REVISION, mark, None) if cell[:2] == schema.LAST_REVISION else cell for cell in row.cells]
     return Put(row.key, cells, revision)

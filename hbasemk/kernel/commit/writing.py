@@ -11,12 +11,12 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import MayExist, RepeatCheck
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
-from hbasemk.kernel.commit.sole_rows import marked_put, marked_puts, parts
+from hbasemk.kernel.commit.sole_rows import mark_of, marked_puts, parts, with_mark
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.journal.fence import unrecorded
 from hbasemk.kernel.journal.news import FLAGS
 from hbasemk.kernel.journal.rows import journal_rows
-from hbasemk.store.abc import CheckAndWrite, Decision, Get, NewCell, Put, Row
+from hbasemk.store.abc import ALL_VERSIONS, CheckAndWrite, Decision, Get, NewCell, Put, Row
 
 
 class Writing(Committing):
@@ -35,14 +35,14 @@ class Writing(Committing):
         )
 
     def write_alone(self, draft: Draft, plan: ChangeSet) -> bool:
-        """Write the cells and a new mark if the row still has the mark of the view's revision; return whether it had.
+        """Write the cells and a shared mark if the row still has the mark of the view's revision; return whether it had.
 
         False may also mean that the cells are written, and the reply was lost. A node that the commit adds is written if its
         row is new; else MayExist is raised. One round trip, or two if the store does not make two calls at the same time.
         """
         revision = draft.revision
         changed, base, added = parts(plan)
-        expected, put = schema.mark(base.revision), marked_put(changed, revision)
+        expected, put = mark_of(base), with_mark(changed, revision, schema.shared_mark(revision))
         marked = CheckAndWrite(schema.NODES, schema.LAST_REVISION, expected, put)
         if added is None:
             return self._store.check_and_write(*marked, durable=False, in_doubt=draft.lose_reply)
@@ -51,6 +51,35 @@ class Writing(Committing):
         if not is_new:
             raise MayExist
         return is_alone
+
+    def share_mark(self, draft: Draft, plan: ChangeSet) -> None:
+        """Make the mark of a commit that has found no other writer a shared one. One round trip."""
+        cell = NewCell(*schema.LAST_REVISION, schema.shared_mark(draft.revision))
+        put = Put(parts(plan).changed.key, [cell], draft.revision)
+        self._store.write(schema.NODES, [put], durable=False, in_doubt=draft.lose_reply)
+
+    def above_mark(self, plan: ChangeSet) -> Row:
+        """Read what others have written of a simple plan's row since the view: columns that it depends on, and marks.
+
+        One round trip.
+        """
+        changed, base, _ = parts(plan)
+        columns = (schema.LAST_REVISION, *changed.depends_on)
+        (row,) = self._store.read(
+            schema.NODES, [Get(changed.key, columns, since=base.revision + 1, versions=ALL_VERSIONS)]
+        )
+        return row
+
+    def give_up(self, draft: Draft, plan: ChangeSet) -> None:
+        """End a revision whose compare-and-set has failed: it has no cells. Two round trips.
+
+        HBase's client may have sent the compare-and-set twice. So the cells are deleted, as in any roll-back: the markers hide
+        what comes late.
+        """
+        self._outcomes.delete_cells(draft.revision, plan.changes)
+        put = new_row.put(draft, Outcome.ABORTED)
+        self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
+        self._announcements.decided(draft.revision)
 
     def decide_alone(self, draft: Draft) -> int:
         """Create the journal row as committed; return 1, or 0 if another instance has aborted the revision.

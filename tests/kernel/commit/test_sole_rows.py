@@ -75,7 +75,7 @@ def test_a_sole_writer_makes_three_calls(world: World) -> None:
     for number in range(5):
         revision = commit(instance, SetProperty("/a", "x", number))
         assert counted.take() == ALONE + Counter({("check_and_write", schema.JOURNAL): 1})
-        assert last_value(counted) == schema.mark(revision)
+        assert last_value(counted) == schema.shared_mark(revision)
         counted.take()
     assert instance.require(instance.head(), "/a").properties == {"x": 4}
 

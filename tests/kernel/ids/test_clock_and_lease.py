@@ -277,8 +277,8 @@ def test_the_lease_row_names_its_holder(store: MemoryStore, world: World) -> Non
     row = store.read(schema.CLUSTER, [Get(schema.machine_key(7))])[0]
     record = record_of(row)
     assert record == LeaseRecord.decode(record.encode())  # type: ignore[union-attr]
-    assert record.holder == "test (format 3)"
-    assert record.format == 3
+    assert record.holder == "test (format 4)"
+    assert record.format == 4
 
 
 def test_the_runtime_of_this_machine_has_a_stable_identity() -> None:

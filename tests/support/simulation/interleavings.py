@@ -246,9 +246,9 @@ def explore(
     return explored
 
 
-def explore_three(kinds: Sequence[str]) -> Explored:
+def explore_three(kinds: Sequence[str], *, adjusts: bool = True, marked: bool = False) -> Explored:
     """Check all interleavings of three writers, of which one has a later clock, with at most two preemptions."""
-    prepared = prepared_for(False, adjusts=True)
+    prepared = prepared_for(False, adjusts, marked)
     explored = Explored(prepared, kinds, LATER_SECOND, 2)
     explored.check(Allowed(prepared, kinds))
     return explored

@@ -29,7 +29,7 @@ from hbasemk.testing.simulation import Simulator
 from hbasemk.transaction import Transaction, source_of
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.trees import WITHOUT_MEANING
-from tests.support.sole_writers import let_know
+from tests.support.sole_writers import let_compete, let_know
 
 FOREVER: Final = 1e9
 
@@ -230,6 +230,34 @@ def _as_sole_writer(stage: Stage, *commits: Sequence[Operation]) -> Callable[[In
     return commit
 
 
+def _among_others(name: str, *commits: Sequence[Operation]) -> Callable[[Instance, Prepared], int]:
+    """Commit to a property of /a over which other processes compete; return the last revision."""
+
+    def commit(instance: Instance, prepared: Prepared) -> int:
+        revision = 0
+        for operations in commits if isinstance(instance, Instance) else commits[-1:]:
+            if isinstance(instance, Instance):
+                let_compete(instance, "/a", name)
+            revision = on_head(*operations)(instance, prepared)
+        return revision
+
+    return commit
+
+
+def _adding_among_others(instance: Instance, prepared: Prepared) -> int:
+    """Increment a number of /a over which other processes compete, and add a node, as the process that has written /a last."""
+    operations: list[Operation] = [Increment("/a", "count", 3), AddNode("/a/fresh", {"n": 1})]
+    let_know(instance, "/a", prepared.head, Stage.ALONE)
+    return _among_others("count", operations)(instance, prepared)
+
+
+def _beside_a_branch(instance: Instance, prepared: Prepared) -> int:
+    """Commit to a branch, and then increment the same number of /a on trunk, over which other processes compete."""
+    if isinstance(instance, Instance):
+        commit_on_branch(instance, instance.begin_branch(instance.head()), [Increment("/a", "count", 64)])
+    return _among_others("count", [Increment("/a", "count", 3)])(instance, prepared)
+
+
 def _adding_alone(path: str) -> Callable[[Instance, Prepared], int]:
     """Add a node below /a as its sole writer, which has read only /a."""
     add = _as_sole_writer(Stage.ALONE, [AddNode(path, {"n": 1})])
@@ -244,6 +272,7 @@ def _adding_alone(path: str) -> Callable[[Instance, Prepared], int]:
 
 SOLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
     "set alone": _as_sole_writer(Stage.ALONE, [SetProperty("/a", "p", "alone")]),
+    "set a new property alone": _as_sole_writer(Stage.ALONE, [SetProperty("/a", "fresh", "alone")]),
     "increment alone": _as_sole_writer(Stage.ALONE, [Increment("/a", "count", 3)]),
     "mark, then set alone": _as_sole_writer(
         Stage.MARK,
@@ -260,9 +289,26 @@ SOLE_KINDS: dict[str, Callable[[Instance, Prepared], int]] = {
         [SetProperty("/a", WITHOUT_MEANING, 1)],
         [SetProperty("/a", WITHOUT_MEANING, None), Increment("/a", "count", 3)],
     ),
+    "increment among others": _among_others("count", [Increment("/a", "count", 3)]),
+    "set among others": _among_others("p", [SetProperty("/a", "p", "among")]),
+    "set, then increment among others": _among_others(
+        "count",
+        [SetProperty("/a", WITHOUT_MEANING, 1), Increment("/a", "count", 0)],
+        [SetProperty("/a", WITHOUT_MEANING, None), Increment("/a", "count", 3)],
+    ),
     "add alone": _adding_alone("/a/fresh"),
 }
 """They begin in a state in which the row of /a is marked."""
 EXISTS: Final = "add the leaf alone"
 """As they, but the node exists in the initial state."""
-ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS, EXISTS: _adding_alone("/a/leaf")}
+NAMED: Final = "set the name of the leaf alone"
+"""As they, but a child has the name in the initial state."""
+ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS}
+BESIDE_OTHERS: Final[dict[str, Callable[[Instance, Prepared], int]]] = {
+    "increment and add among others": _adding_among_others,
+    "commit to a branch, increment among others": _beside_a_branch,
+}
+"""As they; each is explored beside a few others."""
+ALL_KINDS = {**ALL_KINDS, **BESIDE_OTHERS}
+ALL_KINDS[EXISTS] = _adding_alone("/a/leaf")
+ALL_KINDS[NAMED] = _as_sole_writer(Stage.ALONE, [SetProperty("/a", "leaf", "alone")])

@@ -56,7 +56,12 @@ from tests.support.simulation.crashes.commits import (
 )
 from tests.support.simulation.crashes.dead_writers import advance, leave, left_undone, many_revisions, recover
 from tests.support.simulation.crashes.kind import Kind
-from tests.support.simulation.crashes.sole_writers import marked, marked_and_written, set_as
+from tests.support.simulation.crashes.sole_writers import (
+    increment_among_others,
+    marked,
+    marked_and_written,
+    set_as,
+)
 
 KINDS = [
     Kind("set", commit([SetProperty("/a", "p", "new")])),
@@ -76,6 +81,9 @@ KINDS = [
     Kind("beside a change without effect", commit([SetProperty("/a", "p", "new"), Increment("/a/b", "q", 0)])),
     Kind("set alone", set_as(Stage.ALONE), marked),
     Kind("set alone, and another has written", set_as(Stage.ALONE, sees_all=False), marked_and_written),
+    Kind("increment among others", increment_among_others, marked),
+    Kind("increment among others, and another has written", increment_among_others, marked_and_written),
+    Kind("increment among others without a mark", increment_among_others),
     Kind("mark a row", set_as(Stage.MARK), marked),
     Kind("add", commit([AddNode("/a/new", {"x": 1})])),
     Kind("remove a leaf", commit([RemoveNode("/a/b/c")])),

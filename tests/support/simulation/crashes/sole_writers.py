@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import SetProperty
+from hbasemk.kernel.commit.operations import Increment, Operation, SetProperty
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
 from tests.support.simulation.crashes.sites import Site
-from tests.support.sole_writers import let_know
+from tests.support.sole_writers import let_compete, let_know
 
 
 def marked(site: Site) -> int:
@@ -48,5 +48,11 @@ def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
     return act
 
 
-def _commit(instance: Instance, operation: SetProperty) -> int:
+def increment_among_others(site: Site) -> None:
+    """Increment a number of /a over which other processes compete."""
+    let_compete(site.acting, "/a", "n")
+    _commit(site.acting, Increment("/a", "n", 1))
+
+
+def _commit(instance: Instance, operation: Operation) -> int:
     return instance.commit(lambda _: OperationList([operation]), "", retry_timeout=5, max_poll_age=0)

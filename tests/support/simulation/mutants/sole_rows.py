@@ -10,7 +10,8 @@ from hbasemk.format import schema, writer_log
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.read_back import Marks, ReadBack
-from hbasemk.kernel.commit.sole_rows import marked_put, marked_puts, parts
+from hbasemk.kernel.commit.sole_rows import SoleRows, mark_of, marked_puts, parts, with_mark
+from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.writing import Writing
 from hbasemk.store.abc import Put
 
@@ -51,10 +52,25 @@ def added_without_compare_and_set(patch: pytest.MonkeyPatch) -> None:
         if added is None:
             return original(self, draft, plan)
         self._store.write(schema.NODES, [Put(added.key, added.cells, draft.revision)], durable=False)
-        put = marked_put(changed, draft.revision)
-        return self._store.check_and_write(schema.NODES, schema.LAST_REVISION, schema.mark(base.revision), put)
+        put = with_mark(changed, draft.revision, schema.shared_mark(draft.revision))
+        return self._store.check_and_write(schema.NODES, schema.LAST_REVISION, mark_of(base), put)
 
     patch.setattr(Writing, "write_alone", write)
+
+
+def names_overlooked(patch: pytest.MonkeyPatch) -> None:
+    original = SoleRows.choose
+
+    def choose(self: SoleRows, draft: Draft, plan: ChangeSet) -> None:
+        for row in plan.rows:
+            row.names_in_doubt = False
+        original(self, draft, plan)
+
+    patch.setattr(SoleRows, "choose", choose)
+
+
+def marks_shared_beside_other_writers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Draft, "leaves_shared_mark", property(lambda draft: draft.stage is not Stage.ORDINARY))
 
 
 def aborted_rows_without_the_changes_of_the_log(patch: pytest.MonkeyPatch) -> None:

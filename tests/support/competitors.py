@@ -1,0 +1,85 @@
+"""Processes that compete over a property of one node (decision 64)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import paths, schema
+from hbasemk.format.journal_row import JournalRow
+from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.hot_columns import AT_ONCE
+from hbasemk.kernel.commit.operations import AddNode, Increment, Operation
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.abc import Column, Get, NewCell, Put
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import CountingStore, FaultyStore
+from tests.support.runtime import World, open_instance
+from tests.support.sole_writers import commit, let_compete
+
+Request = Callable[[], bool]
+
+
+class Gateway(FaultyStore):
+    """A store whose next compare-and-set in a table goes to ``decide``, with the request as a function."""
+
+    def __init__(self, inner: MemoryStore, table: str = schema.NODES) -> None:
+        super().__init__(inner)
+        self.table = table
+        self.decide: Callable[[Request], bool] | None = None
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        decide = self.decide
+        if decide is None or table != self.table:
+            return super().check_and_write(table, column, expected, put, durable=durable)
+        self.decide = None
+        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
+
+
+class Competitors:
+    """Three instances that compete over ``n`` of /a; the calls of the first one are counted, and pass a gateway."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = MemoryStore(world.clock)
+        self.gateway = Gateway(self.store)
+        self.counted = CountingStore(self.gateway)
+        self.one = open_instance(self.counted, world, mac=1)
+        self.other = open_instance(self.store, world, mac=2)
+        self.third = open_instance(self.store, world, mac=3)
+        commit(self.one, AddNode("/a", {"n": 0, "p": 0}))
+        self.third.poll()
+
+    def increment(
+        self, instance: Instance, *operations: Operation, timeout: float = 9, begun: list[int] | None = None
+    ) -> int:
+        """Increment the number on the head, as a process that has lost a conflict over it; add all ids to ``begun``."""
+        let_compete(instance, "/a", "n")
+        self.world.advance(AT_ONCE * 1.5)
+        return instance.commit(
+            lambda _: OperationList(operations or [Increment("/a", "n", 1)]),
+            "",
+            retry_timeout=timeout,
+            max_poll_age=1000,
+            begun=None if begun is None else begun.append,
+        )
+
+    def pending(self, revision: int, *cells: NewCell) -> None:
+        """Write a pending revision that has touched /a, as another process does."""
+        row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+        self.store.write(schema.JOURNAL, [Put(schema.revision_key(revision), row)])
+        self.store.write(
+            schema.NODES, [Put(paths.key("/a"), [NewCell(*schema.LAST_REVISION, schema.TOUCHED), *cells], revision)]
+        )
+
+    def row(self, revision: int) -> JournalRow:
+        return JournalRow(self.store.read(schema.JOURNAL, [Get(schema.revision_key(revision))])[0])
+
+    def check(self, count: int) -> None:
+        """Make sure that all instances read this number, and that the tables are whole."""
+        for instance in (self.one, self.other, self.third):
+            instance.poll()
+            assert instance.require(instance.head(), "/a").properties["n"] == count
+            assert list(IntegrityCheck(instance).run()) == []
