@@ -3,16 +3,20 @@
 Versions with format 1 announced nothing. So the upgrade aborts what is pending above the watermark, and writes a log for each
 machine id that says: up to this id, the journal shows everything. Versions with formats 2 and 3 announced their revisions, but
 ignore marks: those with format 2 all of them, those with format 3 the shared ones. So the upgrade closes their logs and aborts
-what is pending: a process that was paused commits nothing afterwards. No process uses the repository meanwhile (``upgrade.py``).
+what is pending, also what they have announced without a journal row: a process that was paused commits nothing afterwards.
+No process uses the repository meanwhile (``upgrade.py``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, revisions, schema, writer_log
+from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.journal.news import FLAGS
+from hbasemk.kernel.journal.rows import aborted_row, journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 
@@ -39,14 +43,30 @@ def enter_all(store: RetryingStore, floor: int) -> Entered:
 
 
 def close_all(store: RetryingStore, floor: int) -> Entered:
-    """Close all logs, and then abort all pending trunk revisions above ``floor``. Round trips as :func:`enter_all`."""
+    """Close all logs, and then abort all pending trunk revisions above ``floor``.
+
+    Round trips as :func:`enter_all`, and two for each revision that was announced and has no journal row.
+    """
+    for machine, log in _logs(store):
+        if log.is_open:
+            log_holder.close(store, machine, log)
+    # Now they announce nothing more.
+    announced = [one for _, log in _logs(store) for one in log.ids if one > floor]
+    missing = [row.revision for row in journal_rows(store, announced, FLAGS) if not row.cells]
+    created = 0
+    for revision in missing:
+        put = aborted_row(store, revision)
+        created += store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+    return Entered(0, _abort_pending(store, floor)[1] + created)
+
+
+def _logs(store: RetryingStore) -> Iterator[tuple[int, WriterLog]]:
+    """Yield the logs of all writers, by machine id. One round trip for each 1000."""
     logs = Scan(schema.LOGS_HEAD, schema.LOGS_END, BATCH, columns=(schema.LOG, schema.LOG_HOLDER))
     for row in scan_all(store, schema.CLUSTER, logs):
         machine = schema.log_machine(row.key)
-        log = writer_log.decode(row)
-        if machine is not None and log.is_open:
-            log_holder.close(store, machine, log)
-    return Entered(0, _abort_pending(store, floor)[1])
+        if machine is not None:
+            yield machine, writer_log.decode(row)
 
 
 def _abort_pending(store: RetryingStore, floor: int) -> tuple[list[int], int]:

@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from hbasemk import FormatError, InvalidValueError, Repository, StoreNotAppliedError, StoreUnusableError
-from hbasemk.format import journal_row, revisions, schema
+from hbasemk.check import IntegrityCheck
+from hbasemk.format import changes, journal_row, revisions, schema
+from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import settings as kernel_settings
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.upgrade import Upgraded, upgrade
-from hbasemk.store.abc import Cell, NewCell, Put, Store
+from hbasemk.store.abc import Cell, Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore, lost_reply
@@ -147,6 +149,31 @@ def test_an_upgrade_closes_the_logs_and_aborts_what_is_pending(world: World, bef
     assert changed == {settings, clock, holder, pending}
     assert settings_fields(old.store()) == {**fields, "format": 4}
     old.is_whole()
+
+
+def test_an_upgrade_aborts_what_was_announced_without_a_journal_row(world: World) -> None:
+    """A sole writer with format 3 that is paused after its announcement must not commit later: it ignores shared marks."""
+    shared = MemoryStore(world.clock)
+    with pytest.MonkeyPatch.context() as patch:
+        work_as(patch, 3)
+        writer = Instance.open(shared, TestRuntime(world), wanted=SETTINGS)
+        committed = commit(writer, AddNode("/a", {"n": 0}))
+        revision = writer.announcements.next(committed, [])
+        touched = [RowChange("/a", CHANGED, ["n"])]
+        assert writer.announcements.announce_with(revision, changes.encode(touched)[0].value)
+    world.advance(OVER)
+    assert upgrade(shared, TestRuntime(world, mac=UPGRADING), print) == Upgraded(3, 4, 0, 1)
+    (row,) = map(journal_row.JournalRow, shared.read(schema.JOURNAL, [Get(schema.revision_key(revision))]))
+    assert (row.aborted, row.swept, row.required_changes) == (True, None, touched)
+    own = Put(row.key, journal_row.begin(b"n" * 16, committed, "", journal_row.Outcome.COMMITTED))
+    assert not shared.check_and_write(schema.JOURNAL, schema.COMMITTED, None, own)
+    instance = open_instance(shared, world, mac=0x99)
+    # The sweep waits for the lease time.
+    for _ in range(3):
+        instance.maintain()
+        world.advance(OVER)
+    assert instance.outcomes.is_swept(revision)
+    assert list(IntegrityCheck(instance).run()) == []
 
 
 def test_an_upgraded_repository_is_not_changed_again(old: Old, world: World) -> None:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from hbasemk.errors import ClosedError, RevisionCollectedError, StoreError
-from hbasemk.format import changes, revisions, schema, writer_log
+from hbasemk.format import changes, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.rows import journal_rows
+from hbasemk.kernel.journal.rows import aborted_row, journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, NewCell, Put
@@ -127,14 +127,7 @@ class Outcomes:
 
     def _create_aborted(self, revision: int) -> Outcome:
         """Create the row of a revision as aborted, or abort the one that has come meanwhile; return the outcome."""
-        cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
-        if not self._store.supports_transactions and not revisions.is_branch(revision):
-            # Its cells may exist, and its row must list them before its writer's log does so no more.
-            (log,) = self._store.read(schema.CLUSTER, [writer_log.get_changes(revision)])
-            intent = writer_log.changes_of(log, revision)
-            if intent is not None:
-                cells.append(NewCell(schema.DATA, schema.CHANGES, intent))
-        put = Put(schema.revision_key(revision), cells)
+        put = aborted_row(self._store, revision)
         if self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
             return Outcome.ABORTED
         # The row of a sole writer is committed from its creation on.

@@ -1,12 +1,13 @@
-"""Reads of whole journal rows, and the write of large changes."""
+"""Reads of whole journal rows, the write of large changes, and the row of a revision that never gets its own."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hbasemk.format import changes, schema
+from hbasemk.format import changes, schema, writer_log
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.revisions import is_branch
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.fence import unrecorded
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -78,6 +79,21 @@ def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[Jou
             number += group
             more = len(found) == group
         yield JournalRow(Row(row.key, cells))
+
+
+def aborted_row(store: RetryingStore, revision: int) -> Put:
+    """Return the row, aborted, of a revision that has none. Its creator compares that none has come meanwhile.
+
+    For a trunk revision in a store that does not order all writes this takes one round trip: its cells may exist, and its row
+    must list them before its writer's log does so no more.
+    """
+    cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
+    if not store.supports_transactions and not is_branch(revision):
+        (log,) = store.read(schema.CLUSTER, [writer_log.get_changes(revision)])
+        intent = writer_log.changes_of(log, revision)
+        if intent is not None:
+            cells.append(NewCell(schema.DATA, schema.CHANGES, intent))
+    return Put(schema.revision_key(revision), cells)
 
 
 def write_changes(store: RetryingStore, revision: int, chunks: Sequence[NewCell]) -> None:
