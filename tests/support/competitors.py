@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hbasemk.check import IntegrityCheck
-from hbasemk.format import paths, schema
+from hbasemk.format import schema
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.hot_columns import AT_ONCE
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Column, Get, NewCell, Put
+from hbasemk.store.abc import Column, Get, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
@@ -41,9 +41,9 @@ class Gateway(FaultyStore):
 class Competitors:
     """Three instances that compete over ``n`` of /a; the calls of the first one are counted, and pass a gateway."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, store: MemoryStore | None = None) -> None:
         self.world = world
-        self.store = MemoryStore(world.clock)
+        self.store = store or MemoryStore(world.clock)
         self.gateway = Gateway(self.store)
         self.counted = CountingStore(self.gateway)
         self.one = open_instance(self.counted, world, mac=1)
@@ -64,14 +64,6 @@ class Competitors:
             retry_timeout=timeout,
             max_poll_age=1000,
             begun=None if begun is None else begun.append,
-        )
-
-    def pending(self, revision: int, *cells: NewCell) -> None:
-        """Write a pending revision that has touched /a, as another process does."""
-        row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
-        self.store.write(schema.JOURNAL, [Put(schema.revision_key(revision), row)])
-        self.store.write(
-            schema.NODES, [Put(paths.key("/a"), [NewCell(*schema.LAST_REVISION, schema.TOUCHED), *cells], revision)]
         )
 
     def row(self, revision: int) -> JournalRow:

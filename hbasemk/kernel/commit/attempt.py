@@ -284,8 +284,8 @@ class Attempts(Committing):
             conflict = None if is_alone else _rival(above, plan)
             if conflict is not None:
                 self._sole_rows.refuse(plan)
-                self._writing.give_up(draft, plan)
-                draft.touched = ()
+                if self._writing.give_up(draft, plan):
+                    draft.touched = ()
                 return conflict
         if not is_alone:
             self._sole_rows.lose(plan)
@@ -297,7 +297,8 @@ class Attempts(Committing):
         draft.decision_arrival = self._writing.decide_alone(draft)
         if draft.decision_arrival:
             return None
-        self._sole_rows.lose(plan)
+        # Another instance has aborted it, because it had no row. The next attempt has one.
+        self._sole_rows.refuse(plan)
         return _aborted(draft, plan)
 
     def _append(self, draft: Draft, plan: ChangeSet) -> None:
@@ -374,7 +375,7 @@ def _rival(above: Sequence[Cell], plan: ChangeSet) -> Conflict | None:
     if not rivals:
         return None
     newest = max(rivals, key=lambda cell: cell.timestamp)
-    return Conflict(changed.path, newest[:2], newest.timestamp, pending=True)
+    return Conflict(changed.path, newest[:2], newest.timestamp, pending=True, may_lack_row=True)
 
 
 def _aborted(draft: Draft, plan: ChangeSet) -> Conflict:

@@ -205,9 +205,9 @@ class Committer(Committing):
         wait = FIRST_BACK_OFF
         until = self._runtime.monotonic() + LONGEST_WITHOUT_ROW
         while conflict.pending and self._runtime.monotonic() < deadline:
-            # A writer that has compared a mark creates its row when it decides. If it does not, an attempt with cells aborts it.
             outcome = self._outcomes.of(conflict.other, check=True)
-            if outcome is Outcome.ABSENT and self._runtime.monotonic() >= until:
+            if outcome is Outcome.ABSENT and conflict.may_lack_row and self._runtime.monotonic() >= until:
+                # The next attempt writes cells, and aborts it.
                 return
             if outcome not in (Outcome.PENDING, Outcome.ABSENT):
                 return

@@ -54,7 +54,7 @@ class Draft:
     is_hot: bool = False
     """Given by a commit on the head: whether it changes a column for which this process has lost a conflict lately."""
     competes: bool = False
-    """Whether the try compares the shared marks of other processes, and gives up if one of them has written what it changes."""
+    """Whether the try may compare the shared mark of another process, and give up if one has written what it depends on."""
     ends: BranchEnd | None = None
     """Given by a merge: the end of its branch."""
 

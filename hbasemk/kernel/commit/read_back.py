@@ -31,8 +31,9 @@ DEEPER: Final = 16
 class Conflict:
     """The reason why a revision must abort: ``other`` has written ``column`` of ``path``.
 
-    ``pending`` says that ``other`` is not decided yet. ``other`` 0 means a name used for a property and a child. ``slots``
-    holds path, slot and version of all slots that others wrote, newest version first.
+    ``pending`` says that ``other`` is not decided yet, ``may_lack_row`` that it may never get a journal row. ``other`` 0 means
+    a name used for a property and a child. ``slots`` holds path, slot and version of all slots that others wrote, newest version
+    first.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Conflict:
     other: int
     pending: bool
     slots: Sequence[tuple[str, Column, int]] = ()
+    may_lack_row: bool = False
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hbasemk.errors import ClosedError, StoreError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit import new_row
@@ -70,16 +71,24 @@ class Writing(Committing):
         )
         return row
 
-    def give_up(self, draft: Draft, plan: ChangeSet) -> None:
+    def give_up(self, draft: Draft, plan: ChangeSet) -> bool:
         """End a revision whose compare-and-set has failed: it has no cells. Two round trips.
 
         HBase's client may have sent the compare-and-set twice. So the cells are deleted, as in any roll-back: the markers hide
-        what comes late.
+        what comes late. Return False if the usual roll-back must follow: the store fails, or the revision has a journal row, or
+        had one.
         """
-        self._outcomes.delete_cells(draft.revision, plan.changes)
+        if self._journal.is_trimmed(draft.revision):
+            return False
         put = new_row.put(draft, Outcome.ABORTED)
-        self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False)
+        try:
+            self._outcomes.delete_cells(draft.revision, plan.changes)
+            if not self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put, durable=False):
+                return False
+        except (StoreError, ClosedError):
+            return False
         self._announcements.decided(draft.revision)
+        return True
 
     def decide_alone(self, draft: Draft) -> int:
         """Create the journal row as committed; return 1, or 0 if another instance has aborted the revision.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.errors import ConflictError
+from hbasemk.errors import ConflictError, StoreUnknownError
 from hbasemk.format import paths, schema, values
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.branches import commit_on_branch
-from tests.support.competitors import Competitors, Request
+from tests.support.competitors import Competitors, Gateway, Request
+from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World, open_instance
-from tests.support.sole_writers import become_sole_writer, commit
+from tests.support.sole_writers import become_sole_writer, commit, last_value
 
 N = schema.property_column("n")
 
@@ -118,20 +119,91 @@ def test_a_late_mark_in_place_of_a_shared_one_costs_no_attempt(three: Competitor
     three.check(3)
 
 
-def test_a_competitor_that_gives_up_deletes_cells_that_may_come(three: Competitors) -> None:
-    """HBase's client may send a compare-and-set twice, and the first copy may come last. The marker of the deletion hides it."""
+def test_a_late_copy_of_the_compare_and_set_stays_hidden(world: World) -> None:
+    """HBase's client may send it twice. The first copy may come last, when the rival has been rolled back."""
+    three = Competitors(world, MarkingStore(world.clock))
+    three.increment(three.other)
+    copies: list[Request] = []
+    rival = three.other.head().revision + 1
+
+    def keep_the_first(request: Request) -> bool:
+        copies.append(request)
+        row = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)]
+        three.store.write(schema.JOURNAL, [Put(schema.revision_key(rival), row)])
+        cells = [NewCell(*schema.LAST_REVISION, schema.TOUCHED), NewCell(*N, values.encode(9))]
+        three.store.write(schema.NODES, [Put(paths.key("/a"), cells, rival)])
+        return request()
+
+    three.gateway.decide = keep_the_first
+    with pytest.raises(ConflictError):
+        three.increment(three.one, timeout=0)
+    gone = [CellVersion(*column, rival) for column in (schema.LAST_REVISION, N)]
+    three.store.delete(schema.NODES, [Delete(paths.key("/a"), gone)])
+    three.store.delete_rows(schema.JOURNAL, [schema.revision_key(rival)])
+    before = versions(three, "/a")
+    assert copies[0]()
+    assert versions(three, "/a") == before
+    three.check(1)
+
+
+@pytest.mark.parametrize("method", ["delete", "check_and_write"])
+@pytest.mark.parametrize("is_lost", [False, True], ids=["refused", "lost"])
+def test_a_competitor_that_cannot_give_up_rolls_back(three: Competitors, method: str, is_lost: bool) -> None:
     three.increment(three.other)
 
     def come_late(request: Request) -> bool:
         three.increment(three.other)
-        return request()
+        answer = request()
+        setattr(three.gateway, "after" if is_lost else "before", fail)
+        return answer
+
+    def fail(call: Call) -> None:
+        if (call.method, call.table) in ((method, schema.JOURNAL), (method, schema.NODES)):
+            three.gateway.after = three.gateway.before = lambda _: None
+            raise StoreUnknownError("the gateway is gone")
 
     three.gateway.decide = come_late
-    deleted: list[str] = []
-    three.gateway.before = lambda call: deleted.append(call.table) if call.method == "delete" else None
-    three.increment(three.one)
-    assert deleted == [schema.NODES]
+    begun: list[int] = []
+    three.increment(three.one, begun=begun)
+    lost, won = begun
+    assert (three.row(lost).outcome, three.row(lost).swept) == (Outcome.ABORTED, schema.SWEPT_CLEAN)
+    assert three.row(won).committed
     three.check(3)
+
+
+def test_a_competitor_that_was_recovered_rolls_back(three: Competitors) -> None:
+    """It slept after its compare-and-set, and another process has created its row as aborted, and has died then."""
+    three.increment(three.other)
+    begun: list[int] = []
+
+    def come_late(request: Request) -> bool:
+        three.increment(three.other)
+        answer = request()
+        three.third.outcomes.abort_missing(begun[0])
+        return answer
+
+    three.gateway.decide = come_late
+    three.increment(three.one, begun=begun)
+    assert three.row(begun[0]).swept == schema.SWEPT_CLEAN
+    three.check(3)
+
+
+def test_a_competitor_that_was_aborted_without_a_row_takes_the_usual_steps(three: Competitors) -> None:
+    """Then it has a row, and the lower id wins."""
+    three.increment(three.other)
+    gateway = Gateway(three.store, schema.JOURNAL)
+    instance = open_instance(gateway, three.world, mac=4)
+    begun: list[int] = []
+
+    def abort(request: Request) -> bool:
+        three.third.outcomes.abort_missing(begun[0])
+        return request()
+
+    gateway.decide = abort
+    won = three.increment(instance, begun=begun)
+    assert begun[-1] == won != begun[0]
+    assert last_value(three.store) == schema.TOUCHED
+    three.check(2)
 
 
 def test_the_error_names_the_property_that_both_have_changed(three: Competitors) -> None:

@@ -49,8 +49,11 @@ def test_a_competitor_that_comes_late_writes_no_cells_and_tries_again(three: Com
 
     three.gateway.decide = come_late
     begun: list[int] = []
+    three.counted.take()
     three.increment(three.one, begun=begun)
     lost, won = begun
+    # The first attempt has written nothing in vain.
+    assert ("write", schema.NODES) not in three.counted.take()
     row = three.row(lost)
     assert (row.outcome, row.swept) == (Outcome.ABORTED, schema.SWEPT_CLEAN)
     assert last_value(three.store) == schema.shared_mark(won)
@@ -223,6 +226,8 @@ def test_other_commits_do_not_compete(three: Competitors) -> None:
     three.increment(three.other)
     three.one.poll()
     for operations in ([SetProperty("/a", "p", 1)], [Increment("/a", "n", 1), AddNode("/a/b", {})]):
+        three.increment(three.other)
+        three.one.poll()
         three.counted.take()
         three.increment(three.one, *operations)
         assert three.counted.take()["check_and_write", schema.NODES] == 0

@@ -58,8 +58,10 @@ from tests.support.simulation.crashes.dead_writers import advance, leave, left_u
 from tests.support.simulation.crashes.kind import Kind
 from tests.support.simulation.crashes.sole_writers import (
     increment_among_others,
+    increment_too_late,
     marked,
     marked_and_written,
+    marked_for_all,
     set_as,
 )
 
@@ -81,7 +83,9 @@ KINDS = [
     Kind("beside a change without effect", commit([SetProperty("/a", "p", "new"), Increment("/a/b", "q", 0)])),
     Kind("set alone", set_as(Stage.ALONE), marked),
     Kind("set alone, and another has written", set_as(Stage.ALONE, sees_all=False), marked_and_written),
-    Kind("increment among others", increment_among_others, marked),
+    Kind("increment among others", increment_among_others, marked_for_all),
+    Kind("increment among others, too late", increment_too_late, marked_for_all),
+    Kind("increment among others beside a sole writer", increment_among_others, marked),
     Kind("increment among others, and another has written", increment_among_others, marked_and_written),
     Kind("increment among others without a mark", increment_among_others),
     Kind("mark a row", set_as(Stage.MARK), marked),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hbasemk.errors import ConflictError, StoreNotAppliedError
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import Increment, Operation, SetProperty
 from hbasemk.kernel.commit.stage import Stage
@@ -30,6 +31,16 @@ def marked_and_written(site: Site) -> int:
     return revision
 
 
+def marked_for_all(site: Site) -> int:
+    """Leave a shared mark in the row of /a, and its properties as they were; return the revision of the mark."""
+    one = site.open(1)
+    let_know(one, "/a", _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
+    _commit(one, SetProperty("/a", "mark", 2))
+    revision = _commit(one, SetProperty("/a", "mark", None))
+    one.close()
+    return revision
+
+
 def set_as(stage: Stage, *, sees_all: bool = True) -> Callable[[Site], None]:
     """Set a property of /a in a stage, as the process that has marked the row.
 
@@ -52,6 +63,28 @@ def increment_among_others(site: Site) -> None:
     """Increment a number of /a over which other processes compete."""
     let_compete(site.acting, "/a", "n")
     _commit(site.acting, Increment("/a", "n", 1))
+
+
+def increment_too_late(site: Site) -> None:
+    """Increment a number of /a; before the first attempt compares the mark, another process changes the number twice."""
+    instance = site.acting
+    announce = instance.announcements.announce_with
+
+    def announce_later(revision: int, changes: bytes) -> bool:
+        instance.announcements.announce_with = announce  # type: ignore[method-assign]
+        other = site.open(1)
+        for number in (5, 0):
+            _commit(other, SetProperty("/a", "n", number))
+        other.close()
+        return announce(revision, changes)
+
+    instance.announcements.announce_with = announce_later  # type: ignore[method-assign]
+    try:
+        increment_among_others(site)
+    except ConflictError as error:
+        # The store was away when the next attempt was due.
+        raise StoreNotAppliedError(str(error)) from error
+    assert instance.statistics.conflicts or instance.store.supports_transactions
 
 
 def _commit(instance: Instance, operation: Operation) -> int:
