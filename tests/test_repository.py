@@ -103,9 +103,9 @@ def test_a_newer_format_is_rejected_by_name() -> None:
     from hbasemk.format import schema
     from hbasemk.store.abc import NewCell, Put
 
-    newer = b'{"format": 4, "epochMs": 0, "maxClockSkewMs": 1, "leaseMs": 1, "rootRevision": "0000000000000000"}'
+    newer = b'{"format": 99, "epochMs": 0, "maxClockSkewMs": 1, "leaseMs": 1, "rootRevision": "0000000000000000"}'
     store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, newer)])])
-    with pytest.raises(FormatError, match="format 4"):
+    with pytest.raises(FormatError, match="format 99"):
         Repository(store, poll_interval=0)
 
 
