@@ -16,7 +16,7 @@ from hbasemk.format import journal_row, revisions, schema, writer_log
 from hbasemk.format.writer_log import WriterLog
 from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.journal.news import FLAGS
-from hbasemk.kernel.journal.rows import aborted_row, journal_rows
+from hbasemk.kernel.journal.rows import create_aborted, journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.store.abc import NewCell, Put, Scan, scan_all
 
@@ -53,10 +53,7 @@ def close_all(store: RetryingStore, floor: int) -> Entered:
     # Now they announce nothing more.
     announced = [one for _, log in _logs(store) for one in log.ids if one > floor]
     missing = [row.revision for row in journal_rows(store, announced, FLAGS) if not row.cells]
-    created = 0
-    for revision in missing:
-        put = aborted_row(store, revision)
-        created += store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
+    created = sum(create_aborted(store, revision) for revision in missing)
     return Entered(0, _abort_pending(store, floor)[1] + created)
 
 

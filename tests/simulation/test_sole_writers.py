@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import pytest
 
@@ -57,6 +57,15 @@ THREE: Final = [
 SEEDS: Final = proof.seeds("HBASEMK_SOLE_SEEDS", sample=60, proof=600, chunk=150)
 
 
+def in_each_way(pairs: Sequence[tuple[str, str]]) -> list[Any]:
+    """Return pairs of kinds in each way; without the proofs a sample."""
+    return proof.sampled(
+        list(itertools.product(pairs, WAYS)),
+        lambda position, _: position % 29 == 0,
+        lambda case: f"{case[0][0]}, {case[0][1]}, {case[1]}",
+    )
+
+
 def test_the_initial_state_has_a_mark() -> None:
     prepared = prepare(marked=True)
     (row,) = prepared.store.read(schema.NODES, [Get(paths.key("/a"), columns=(schema.LAST_REVISION,))])
@@ -65,14 +74,7 @@ def test_the_initial_state_has_a_mark() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(
-    "case",
-    proof.sampled(
-        list(itertools.product(PAIRS, WAYS)),
-        lambda position, _: position % 29 == 0,
-        lambda case: f"{case[0][0]}, {case[0][1]}, {case[1]}",
-    ),
-)
+@pytest.mark.parametrize("case", in_each_way(PAIRS))
 def test_a_sole_writer_beside_another_one_in_each_interleaving(case: tuple[tuple[str, str], str]) -> None:
     kinds, way = case
     print(explore(kinds, way, marked=True, preemptions=2 if LONG.intersection(kinds) else None))
@@ -80,14 +82,7 @@ def test_a_sole_writer_beside_another_one_in_each_interleaving(case: tuple[tuple
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize(
-    "case",
-    proof.sampled(
-        list(itertools.product(UNMARKED, WAYS)),
-        lambda position, _: position % 29 == 0,
-        lambda case: f"{case[0][0]}, {case[0][1]}, {case[1]}",
-    ),
-)
+@pytest.mark.parametrize("case", in_each_way(UNMARKED))
 def test_competitors_without_a_mark_in_each_interleaving(case: tuple[tuple[str, str], str]) -> None:
     kinds, way = case
     print(explore(kinds, way, preemptions=2))

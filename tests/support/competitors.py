@@ -11,31 +11,11 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.hot_columns import AT_ONCE
 from hbasemk.kernel.commit.operations import AddNode, Increment, Operation
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Column, Get, Put
+from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore, FaultyStore
+from hbasemk.testing.wrapped import CountingStore
 from tests.support.runtime import World, open_instance
-from tests.support.sole_writers import commit, let_compete
-
-Request = Callable[[], bool]
-
-
-class Gateway(FaultyStore):
-    """A store whose next compare-and-set in a table goes to ``decide``, with the request as a function."""
-
-    def __init__(self, inner: MemoryStore, table: str = schema.NODES) -> None:
-        super().__init__(inner)
-        self.table = table
-        self.decide: Callable[[Request], bool] | None = None
-
-    def check_and_write(
-        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
-    ) -> bool:
-        decide = self.decide
-        if decide is None or table != self.table:
-            return super().check_and_write(table, column, expected, put, durable=durable)
-        self.decide = None
-        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
+from tests.support.sole_writers import Gateway, Request, commit, let_compete
 
 
 class Competitors:
@@ -44,7 +24,7 @@ class Competitors:
     def __init__(self, world: World, store: MemoryStore | None = None) -> None:
         self.world = world
         self.store = store or MemoryStore(world.clock)
-        self.gateway = Gateway(self.store)
+        self.gateway = Gateway(self.store, schema.NODES)
         self.counted = CountingStore(self.gateway)
         self.one = open_instance(self.counted, world, mac=1)
         self.other = open_instance(self.store, world, mac=2)
@@ -65,6 +45,17 @@ class Competitors:
             max_poll_age=1000,
             begun=None if begun is None else begun.append,
         )
+
+    def let_overtake(self, then: Callable[[], object] = lambda: None) -> None:
+        """Let ``other`` increment the number before the next compare-and-set of a node by ``one``; call ``then`` after it."""
+
+        def decide(request: Request) -> bool:
+            self.increment(self.other)
+            answer = request()
+            then()
+            return answer
+
+        self.gateway.decide = decide
 
     def row(self, revision: int) -> JournalRow:
         return JournalRow(self.store.read(schema.JOURNAL, [Get(schema.revision_key(revision))])[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hbasemk.format import paths, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Operation, SetProperty
@@ -9,13 +11,32 @@ from hbasemk.kernel.commit.read_back import Conflict
 from hbasemk.kernel.commit.sole_rows import Known
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Get, Store
+from hbasemk.store.abc import Column, Get, Put, Store
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk.testing.wrapped import CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
 
+Request = Callable[[], bool]
 STAGES = 2
 """So many commits precede the first one that is written alone."""
+
+
+class Gateway(FaultyStore):
+    """A store whose next compare-and-set in a table goes to ``decide``, with the request as a function."""
+
+    def __init__(self, inner: MemoryStore, table: str) -> None:
+        super().__init__(inner)
+        self.table = table
+        self.decide: Callable[[Request], bool] | None = None
+
+    def check_and_write(
+        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
+    ) -> bool:
+        decide = self.decide
+        if decide is None or table != self.table:
+            return super().check_and_write(table, column, expected, put, durable=durable)
+        self.decide = None
+        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
 
 
 def commit(instance: Instance, *operations: Operation) -> int:

@@ -18,7 +18,7 @@ from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
-from hbasemk.kernel.journal.rows import aborted_row, journal_rows
+from hbasemk.kernel.journal.rows import create_aborted, journal_rows
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, NewCell, Put
@@ -127,8 +127,7 @@ class Outcomes:
 
     def _create_aborted(self, revision: int) -> Outcome:
         """Create the row of a revision as aborted, or abort the one that has come meanwhile; return the outcome."""
-        put = aborted_row(self._store, revision)
-        if self._store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put):
+        if create_aborted(self._store, revision):
             return Outcome.ABORTED
         # The row of a sole writer is committed from its creation on.
         return self.abort_other(revision)

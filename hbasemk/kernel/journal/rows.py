@@ -81,11 +81,11 @@ def whole_rows(store: RetryingStore, rows: Iterable[JournalRow]) -> Iterator[Jou
         yield JournalRow(Row(row.key, cells))
 
 
-def aborted_row(store: RetryingStore, revision: int) -> Put:
-    """Return the row, aborted, of a revision that has none. Its creator compares that none has come meanwhile.
+def create_aborted(store: RetryingStore, revision: int) -> bool:
+    """Create the row of a revision as aborted; return False if one has come meanwhile. One round trip.
 
-    For a trunk revision in a store that does not order all writes this takes one round trip: its cells may exist, and its row
-    must list them before its writer's log does so no more.
+    For a trunk revision in a store that does not order all writes it is two: its cells may exist, and its row must list them
+    before its writer's log does so no more.
     """
     cells = [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.YES)]
     if not store.supports_transactions and not is_branch(revision):
@@ -93,7 +93,8 @@ def aborted_row(store: RetryingStore, revision: int) -> Put:
         intent = writer_log.changes_of(log, revision)
         if intent is not None:
             cells.append(NewCell(schema.DATA, schema.CHANGES, intent))
-    return Put(schema.revision_key(revision), cells)
+    put = Put(schema.revision_key(revision), cells)
+    return store.check_and_write(schema.JOURNAL, schema.COMMITTED, None, put)
 
 
 def write_changes(store: RetryingStore, revision: int, chunks: Sequence[NewCell]) -> None:

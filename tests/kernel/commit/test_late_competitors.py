@@ -11,17 +11,12 @@ from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.branches import commit_on_branch
-from tests.support.competitors import Competitors, Gateway, Request
+from tests.support.competitors import Competitors
 from tests.support.marking_store import MarkingStore
 from tests.support.runtime import World, open_instance
-from tests.support.sole_writers import become_sole_writer, commit, last_value
+from tests.support.sole_writers import Gateway, Request, become_sole_writer, commit, last_value
 
 N = schema.property_column("n")
-
-
-@pytest.fixture
-def three(world: World) -> Competitors:
-    return Competitors(world)
 
 
 def versions(three: Competitors, path: str) -> set[int]:
@@ -151,18 +146,12 @@ def test_a_late_copy_of_the_compare_and_set_stays_hidden(world: World) -> None:
 def test_a_competitor_that_cannot_give_up_rolls_back(three: Competitors, method: str, is_lost: bool) -> None:
     three.increment(three.other)
 
-    def come_late(request: Request) -> bool:
-        three.increment(three.other)
-        answer = request()
-        setattr(three.gateway, "after" if is_lost else "before", fail)
-        return answer
-
     def fail(call: Call) -> None:
         if (call.method, call.table) in ((method, schema.JOURNAL), (method, schema.NODES)):
             three.gateway.after = three.gateway.before = lambda _: None
             raise StoreUnknownError("the gateway is gone")
 
-    three.gateway.decide = come_late
+    three.let_overtake(lambda: setattr(three.gateway, "after" if is_lost else "before", fail))
     begun: list[int] = []
     three.increment(three.one, begun=begun)
     lost, won = begun
@@ -176,13 +165,7 @@ def test_a_competitor_that_was_recovered_rolls_back(three: Competitors) -> None:
     three.increment(three.other)
     begun: list[int] = []
 
-    def come_late(request: Request) -> bool:
-        three.increment(three.other)
-        answer = request()
-        three.third.outcomes.abort_missing(begun[0])
-        return answer
-
-    three.gateway.decide = come_late
+    three.let_overtake(lambda: three.third.outcomes.abort_missing(begun[0]))
     three.increment(three.one, begun=begun)
     assert three.row(begun[0]).swept == schema.SWEPT_CLEAN
     three.check(3)
@@ -208,12 +191,7 @@ def test_a_competitor_that_was_aborted_without_a_row_takes_the_usual_steps(three
 
 def test_the_error_names_the_property_that_both_have_changed(three: Competitors) -> None:
     three.increment(three.other)
-
-    def come_late(request: Request) -> bool:
-        three.increment(three.other)
-        return request()
-
-    three.gateway.decide = come_late
+    three.let_overtake()
     with pytest.raises(ConflictError, match="'n'"):
         three.increment(three.one, SetProperty("/a", "p", 1), Increment("/a", "n", 1), timeout=0)
     three.check(2)

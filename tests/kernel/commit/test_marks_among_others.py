@@ -14,19 +14,14 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Increment, SetProperty
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.competitors import Competitors, Gateway, Request
+from tests.support.competitors import Competitors
 from tests.support.runtime import World, open_instance
-from tests.support.sole_writers import become_sole_writer, commit, last_value, let_compete
+from tests.support.sole_writers import Gateway, Request, become_sole_writer, commit, last_value, let_compete
 
 ALONE = Counter({("check_and_write", table): 1 for table in (schema.CLUSTER, schema.NODES, schema.JOURNAL)})
 """The calls of a commit that finds the mark of the last writer."""
 LOOK = Counter({("scan", schema.CLUSTER): 2, ("read", schema.JOURNAL): 1, ("read", schema.NODES): 1})
 """A poll that finds a commit, and the read of its node."""
-
-
-@pytest.fixture
-def three(world: World) -> Competitors:
-    return Competitors(world)
 
 
 def test_a_competitor_writes_after_the_mark_of_another_one(three: Competitors) -> None:
@@ -42,12 +37,7 @@ def test_a_competitor_writes_after_the_mark_of_another_one(three: Competitors) -
 
 def test_a_competitor_that_comes_late_writes_no_cells_and_tries_again(three: Competitors) -> None:
     three.increment(three.other)
-
-    def come_late(request: Request) -> bool:
-        three.increment(three.other)
-        return request()
-
-    three.gateway.decide = come_late
+    three.let_overtake()
     begun: list[int] = []
     three.counted.take()
     three.increment(three.one, begun=begun)

@@ -19,40 +19,23 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.writing import Writing
-from hbasemk.store.abc import ALL_VERSIONS, Column, Get, Put, Store
+from hbasemk.store.abc import ALL_VERSIONS, Get, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.failing import Died
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.mutants import sole_rows as sole_mutants
-from tests.support.sole_writers import STAGES, become_sole_writer, commit, known_rows, last_value, opened
+from tests.support.sole_writers import STAGES, Gateway, become_sole_writer, commit, known_rows, last_value, opened
 
 ALONE = Counter({("check_and_write", schema.CLUSTER): 1, ("check_and_write", schema.NODES): 1})
 """The calls of a commit of a sole writer, without the creation of its journal row."""
-
-
-class Gateway(FaultyStore):
-    """A store whose next creation of a journal row goes to ``decide``, with the request as a function."""
-
-    def __init__(self, inner: MemoryStore) -> None:
-        super().__init__(inner)
-        self.decide: Callable[[Callable[[], bool]], bool] | None = None
-
-    def check_and_write(
-        self, table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True
-    ) -> bool:
-        decide = self.decide
-        if decide is None or table != schema.JOURNAL:
-            return super().check_and_write(table, column, expected, put, durable=durable)
-        self.decide = None
-        return decide(lambda: self.inner.check_and_write(table, column, expected, put, durable=durable))
 
 
 class Pair:
     """A sole writer of /a behind a gateway, and another instance that has read its commits."""
 
     def __init__(self, world: World) -> None:
-        self.gateway = Gateway(MemoryStore(world.clock))
+        self.gateway = Gateway(MemoryStore(world.clock), schema.JOURNAL)
         self.instance, _, _ = opened(world, self.gateway)
         self.other = open_instance(self.gateway.inner, world, mac=2)
         become_sole_writer(self.instance)
@@ -257,7 +240,7 @@ def test_a_large_commit_below_a_mark_begins_again_before_it_writes_its_nodes(
 def test_a_process_waits_longer_after_each_look_that_finds_another_writer(world: World) -> None:
     shared = MemoryStore(world.clock)
     instance, counted, _ = opened(world, shared)
-    gateway = Gateway(shared)
+    gateway = Gateway(shared, schema.JOURNAL)
     other = open_instance(gateway, world, mac=2)
     commit(instance, SetProperty("/a", "x", -1))
     waits: list[int] = []

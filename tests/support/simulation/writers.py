@@ -222,24 +222,32 @@ def _as_sole_writer(stage: Stage, *commits: Sequence[Operation]) -> Callable[[In
 
     def commit(instance: Instance, prepared: Prepared) -> int:
         let_know(instance, "/a", prepared.head, stage)
-        revision = 0
-        for operations in commits if isinstance(instance, Instance) else commits[-1:]:
-            revision = on_head(*operations)(instance, prepared)
-        return revision
+        return _in_turn(instance, prepared, commits)
 
     return commit
+
+
+def _in_turn(
+    instance: Instance,
+    prepared: Prepared,
+    commits: Sequence[Sequence[Operation]],
+    before_each: Callable[[], None] = lambda: None,
+) -> int:
+    """Commit on the head; return the last revision. Where a snapshot is given, only the last commit is made."""
+    is_instance = isinstance(instance, Instance)
+    revision = 0
+    for operations in commits if is_instance else commits[-1:]:
+        if is_instance:
+            before_each()
+        revision = on_head(*operations)(instance, prepared)
+    return revision
 
 
 def _among_others(name: str, *commits: Sequence[Operation]) -> Callable[[Instance, Prepared], int]:
     """Commit to a property of /a over which other processes compete; return the last revision."""
 
     def commit(instance: Instance, prepared: Prepared) -> int:
-        revision = 0
-        for operations in commits if isinstance(instance, Instance) else commits[-1:]:
-            if isinstance(instance, Instance):
-                let_compete(instance, "/a", name)
-            revision = on_head(*operations)(instance, prepared)
-        return revision
+        return _in_turn(instance, prepared, commits, lambda: let_compete(instance, "/a", name))
 
     return commit
 
@@ -303,12 +311,17 @@ EXISTS: Final = "add the leaf alone"
 """As they, but the node exists in the initial state."""
 NAMED: Final = "set the name of the leaf alone"
 """As they, but a child has the name in the initial state."""
-ALL_KINDS = {**KINDS, **ADJUST_KINDS, **EXPECT_KINDS, **SOLE_KINDS}
 BESIDE_OTHERS: Final[dict[str, Callable[[Instance, Prepared], int]]] = {
     "increment and add among others": _adding_among_others,
     "commit to a branch, increment among others": _beside_a_branch,
 }
 """As they; each is explored beside a few others."""
-ALL_KINDS = {**ALL_KINDS, **BESIDE_OTHERS}
-ALL_KINDS[EXISTS] = _adding_alone("/a/leaf")
-ALL_KINDS[NAMED] = _as_sole_writer(Stage.ALONE, [SetProperty("/a", "leaf", "alone")])
+ALL_KINDS = {
+    **KINDS,
+    **ADJUST_KINDS,
+    **EXPECT_KINDS,
+    **SOLE_KINDS,
+    **BESIDE_OTHERS,
+    EXISTS: _adding_alone("/a/leaf"),
+    NAMED: _as_sole_writer(Stage.ALONE, [SetProperty("/a", "leaf", "alone")]),
+}

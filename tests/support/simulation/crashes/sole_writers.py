@@ -15,11 +15,7 @@ from tests.support.sole_writers import let_compete, let_know
 
 def marked(site: Site) -> int:
     """Mark the row of /a, and leave its properties as they were; return the revision of the mark."""
-    one = site.open(1)
-    let_know(one, "/a", _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
-    revision = _commit(one, SetProperty("/a", "mark", None))
-    one.close()
-    return revision
+    return _last_of(site, None)
 
 
 def marked_and_written(site: Site) -> int:
@@ -33,10 +29,16 @@ def marked_and_written(site: Site) -> int:
 
 def marked_for_all(site: Site) -> int:
     """Leave a shared mark in the row of /a, and its properties as they were; return the revision of the mark."""
+    return _last_of(site, 2, None)
+
+
+def _last_of(site: Site, *values: int | None) -> int:
+    """Set a property of /a, and then set it to each of these values, of which the first one marks the row."""
     one = site.open(1)
-    let_know(one, "/a", _commit(one, SetProperty("/a", "mark", 1)), Stage.MARK)
-    _commit(one, SetProperty("/a", "mark", 2))
-    revision = _commit(one, SetProperty("/a", "mark", None))
+    revision = _commit(one, SetProperty("/a", "mark", 1))
+    let_know(one, "/a", revision, Stage.MARK)
+    for value in values:
+        revision = _commit(one, SetProperty("/a", "mark", value))
     one.close()
     return revision
 
