@@ -6,6 +6,7 @@ No clock plays a part. What one poll lets in is causally closed: it waits for wh
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -68,8 +69,9 @@ class LogPoller:
         self._cursors: dict[int, int] = {}
         self._waiting: frozenset[int] = frozenset()
         """The ids above the floor that were read, and whose revisions have neither joined nor been aborted."""
-        self.held_back = False
-        """Whether the last poll let committed revisions wait, because of an id that was announced during it."""
+        self.held_back: Mapping[int, int] = {}
+        """The committed revisions that the last poll let wait, because of ids that were announced during it. A lower id that a
+        later poll shows only in its second reading matters to a revision if it is below the number here."""
         self._read_before: dict[int, Sequence[RowChange]] = {}
         """Changes of committed revisions that an earlier poll has read: one that failed, or one that lets them wait."""
 
@@ -171,18 +173,20 @@ class LogPoller:
                 news.add(row)
 
     def _exclude(self, second: Announced, read_up_to: Mapping[int, int], news: News) -> None:
-        """Let revisions wait whose ids are not lower than every id that only the second reading shows.
+        """Let revisions wait that may have been built on an id which only the second reading shows.
 
-        A revision may have been built on such an id. Everything else that it was built on was read before the states.
-        ``read_up_to`` are the ids up to which each log has been read before, by machine id.
+        Everything else that they were built on was read before the states. A revision that waits for some ids waits in the next
+        poll only if one of these may wait, too: for ids below the highest of them. ``read_up_to`` are the ids up to which each
+        log has been read before, by machine id.
         """
         later = second.new
-        limits = set(later)
+        limits = sorted(later)
+        left = revisions.MAX_REVISION + 1
         for machine, bound in second.bounds.items():
             before = read_up_to.get(machine, self._origin)
             if machine in second.gaps:
                 # Some have left the log already. The next poll reads the log again, and these in the journal.
-                limits.add(before + 1)
+                left = min(left, before + 1)
                 later = {one for one in later if revisions.machine_of(one) != machine}
             else:
                 news.bounds[machine] = bound
@@ -190,11 +194,15 @@ class LogPoller:
         news.horizon = max(news.horizon, second.horizon)
         news.trimmed = max(news.trimmed, second.trimmed)
         news.highest = max([news.highest, *second.new])
-        limit = min(limits, default=revisions.MAX_REVISION)
-        waits = [one for one in news.committed if one >= limit]
-        news.deferred = later.union(waits)
-        news.held_back = bool(waits)
-        news.committed = [one for one in news.committed if one < limit]
+        for one in news.committed:
+            below = self.held_back.get(one, one)
+            lower = bisect_left(limits, below)
+            if left <= below:
+                news.held_back[one] = below
+            elif lower:
+                news.held_back[one] = limits[lower - 1]
+        news.deferred = later.union(news.held_back)
+        news.committed = [one for one in news.committed if one not in news.held_back]
 
     def scan(self, sequence: RevisionSequence, low: int, high: int) -> News:
         """Read the journal from one id to another, both included; all are decided."""

@@ -29,7 +29,7 @@ class News:
     ``is_complete`` is False if rows that the read needed may have been deleted before. In a store that does not order all
     writes, ``watermark`` is one that was published before the read, ``bounds`` says up to which id each log has been read,
     ``read`` has the changes of committed revisions, and ``deferred`` are revisions that may be committed and must wait for the
-    next poll; ``held_back`` says whether any of them is.
+    next poll; ``held_back`` has those that are (see :class:`~hbasemk.kernel.journal.log_poller.LogPoller`).
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class News:
         self.watermark = 0
         self.bounds: dict[int, int] = {}
         self.deferred: set[int] = set()
-        self.held_back = False
+        self.held_back: dict[int, int] = {}
         self.read: dict[int, Sequence[RowChange]] = {}
 
     def add(self, row: JournalRow) -> None:

@@ -7,7 +7,7 @@ store: ``arrival_poller.py``, ``log_poller.py``. See ``docs/protocol.md``, secti
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from hbasemk.errors import RevisionCollectedError
@@ -73,12 +73,20 @@ class PolledRevisions(KnownRevisions):
 
         Returns the revisions that this call made visible. If another thread's poll began after this call was made, the
         call uses the result of that poll. It is retried as a whole, because it holds a lock. It is repeated while a revision
-        that is committed must wait for a lower id, which another writer announced during the poll.
+        that it has found committed must wait for a lower id, which another writer announced during the poll. That ends,
+        however busy the writers are: each of them can make a revision wait once more.
         """
         joined = run_with_retries(self._runtime, self._poll)
-        while isinstance(self.poller, LogPoller) and self.poller.held_back:
+        waits = set(self._held_back)
+        while waits:
             joined = [*joined, *run_with_retries(self._runtime, self._poll)]
+            waits.intersection_update(self._held_back)
         return joined
+
+    @property
+    def _held_back(self) -> Collection[int]:
+        """The committed revisions that the last poll let wait."""
+        return self.poller.held_back if isinstance(self.poller, LogPoller) else ()
 
     def _poll(self) -> list[int]:
         needed = self._polls_started + 1
@@ -368,6 +376,7 @@ class PolledRevisions(KnownRevisions):
         news.contents = {**news.contents, **read_contents(missed)}
         news.committed = sorted(known.union(missed))
         news.deferred.difference_update(missed)
+        news.held_back = {one: below for one, below in news.held_back.items() if one in news.deferred}
         news.swept |= found.swept
         news.unswept |= found.unswept
 

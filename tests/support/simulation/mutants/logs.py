@@ -108,6 +108,29 @@ def ids_that_left_a_log_between_the_readings_ignored(patch: pytest.MonkeyPatch) 
     patch.setattr(LogPoller, "_exclude", ignore)
 
 
+def revisions_wait_for_one_poll_only(patch: pytest.MonkeyPatch) -> None:
+    exclude = LogPoller._exclude
+
+    def let_join(self: LogPoller, second: Announced, read_up_to: Mapping[int, int], news: News) -> None:
+        exclude(self, second, read_up_to, news)
+        joining = news.held_back.keys() & self.held_back.keys()
+        news.held_back = {one: below for one, below in news.held_back.items() if one not in joining}
+        news.deferred -= joining
+        news.committed += joining
+
+    patch.setattr(LogPoller, "_exclude", let_join)
+
+
+def revisions_wait_for_the_lowest_only(patch: pytest.MonkeyPatch) -> None:
+    exclude = LogPoller._exclude
+
+    def lower(self: LogPoller, second: Announced, read_up_to: Mapping[int, int], news: News) -> None:
+        exclude(self, second, read_up_to, news)
+        news.held_back = {one: min(below, *second.new) for one, below in news.held_back.items()}
+
+    patch.setattr(LogPoller, "_exclude", lower)
+
+
 def polls_not_repeated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PolledRevisions, "poll", lambda self: run_with_retries(self._runtime, self._poll))
 
