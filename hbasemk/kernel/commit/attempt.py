@@ -27,7 +27,7 @@ from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
 from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
-from hbasemk.kernel.commit.read_back import Conflict, ReadBack
+from hbasemk.kernel.commit.read_back import Conflict, Marks, ReadBack
 from hbasemk.kernel.commit.sole_rows import parts
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.staging import name_conflict
@@ -242,7 +242,8 @@ class Attempts(Committing):
         # What the first part has written is above all marks that matter.
         respects = 0 if self._write_first_part(draft, plan) else draft.revision
         draft.touched = plan.changes
-        probes = self._read_back.prepare(draft.view, plan, respects, looks=draft.stage is not Stage.ORDINARY)
+        marks = Marks(respects, looks=draft.stage is not Stage.ORDINARY, is_hot=draft.is_hot)
+        probes = self._read_back.prepare(draft.view, plan, marks)
         read = self._writing.write(draft, plan, probes.first)
         conflict = self._read_back.validate(draft.revision, draft.view, plan, probes, read)
         draft.found_others = probes.marks.found_others
@@ -281,7 +282,8 @@ class Attempts(Committing):
             above = self._writing.above_mark(plan).cells
             # If its own version is there, HBase's client has sent the request twice.
             is_alone = any(cell.timestamp == draft.revision for cell in above)
-            conflict = None if is_alone else _rival(above, plan)
+            rival = None if is_alone else _rival(above, plan)
+            conflict = rival and self._read_back.judge(rival)
             if conflict is not None:
                 self._sole_rows.refuse(plan)
                 if self._writing.give_up(draft, plan):

@@ -50,10 +50,12 @@ class Marks:
 
     A mark above ``revision`` belongs to a writer that would not notice this commit; ``overtaken`` is the highest one. If the
     commit ``looks``, it reads all versions from the low bound up; ``found_others`` says that one of them is not in the view.
+    A ``hot`` commit is on the head, and other processes change the same columns all the time.
     """
 
     revision: int
-    looks: bool
+    looks: bool = False
+    is_hot: bool = False
     overtaken: int = 0
     found_others: bool = False
 
@@ -61,6 +63,16 @@ class Marks:
         """Raise Overtaken if a mark is above the revision."""
         if self.overtaken:
             raise Overtaken(self.overtaken)
+
+    def rival(self, versions: Mapping[int, tuple[str, Column]]) -> Conflict | None:
+        """Return the conflict with the highest mark, if the commit is hot and the mark's revision is one of these versions.
+
+        Another try on the same view would find it again. Raises Overtaken for any other mark above the revision.
+        """
+        if self.is_hot and self.overtaken in versions:
+            return Conflict(*versions[self.overtaken], self.overtaken, pending=True, may_lack_row=True)
+        self.require_none_above()
+        return None
 
 
 class _Probe(NamedTuple):
@@ -197,11 +209,11 @@ class Probes(NamedTuple):
 class ReadBack(Committing):
     """The read-back of one instance's commits."""
 
-    def prepare(self, view: View, plan: ChangeSet, revision: int = 0, *, looks: bool = False) -> Probes:
-        """Return what the read-back of a plan reads; for ``looks`` see :class:`Marks`."""
+    def prepare(self, view: View, plan: ChangeSet, marks: Marks | None = None) -> Probes:
+        """Return what the read-back of a plan reads; without ``marks`` it does not look for them."""
         low_bound = self._journal.low_bound_for(view)
-        marks = Marks(revision, looks)
-        respected = marks if revision and not self._store.supports_transactions else None
+        marks = marks or Marks(0)
+        respected = marks if marks.revision and not self._store.supports_transactions else None
         probes = _probes_of(plan, low_bound, respected)
         return Probes(
             low_bound, list(by_size(probes, _Probe.size, self._store.batch_rows, self._store.batch_bytes)), marks
@@ -224,7 +236,7 @@ class ReadBack(Committing):
 
         The function raises Overtaken if one of the rows has a mark with a higher id.
         """
-        marks = Marks(revision, looks=False)
+        marks = Marks(revision)
         gets = [_all_touches(row.key, revision, marks).get for row in part.rows]
 
         def require_none_above(rows: Sequence[Row]) -> None:
@@ -246,7 +258,8 @@ class ReadBack(Committing):
 
         ``revision`` is 0 for a commit that changes nothing; it aborts no other revision. A conflict with ``other`` 0 means
         that a property would have the name of a child. ``read`` has the rows of ``probes.first``, if they were read with the
-        call that wrote the cells. Raises Overtaken if a mark with a higher id is in a row that the commit changes.
+        call that wrote the cells. Raises Overtaken if a mark with a higher id is in a row that the commit changes; but see
+        :meth:`Marks.rival`.
         """
         low_bound, batches, marks = probes or self.prepare(view, plan)
         observed = _Observed()
@@ -258,13 +271,23 @@ class ReadBack(Committing):
                 rows = read or self._store.read(schema.NODES, [probe.get for probe in pending])
                 read = None
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
-        marks.require_none_above()
+        rival = marks.rival(observed.versions)
+        if rival is not None:
+            rival = self.judge(rival)
+            if rival is not None:
+                return rival
+            marks.require_none_above()
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
         conflict = self._resolve(revision, view, observed.versions) if observed.versions else None
         if conflict is None and observed.name_conflict is not None:
             return Conflict(*observed.name_conflict, other=0, pending=False)
         return conflict and replace(conflict, slots=observed.slots)
+
+    def judge(self, conflict: Conflict) -> Conflict | None:
+        """Return a conflict that was found without a look at the other revision, or None if that is aborted. One round trip."""
+        outcome = self._outcomes.of(conflict.other, check=True)
+        return None if outcome is Outcome.ABORTED else replace(conflict, pending=outcome is not Outcome.COMMITTED)
 
     def precondition(
         self, revision: int, view: View, plan: ChangeSet

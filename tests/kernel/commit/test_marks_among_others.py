@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hbasemk.errors import StoreUnknownError
+from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import schema
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.commit.change_source import OperationList
@@ -140,6 +140,104 @@ def test_a_lost_reply_commits_once(three: Competitors) -> None:
 
     three.gateway.decide = lose
     three.increment(three.one)
+    three.check(2)
+
+
+def test_a_competitor_with_a_lower_id_than_the_mark_of_a_rival_tries_once_more(three: Competitors) -> None:
+    three.third.poll()
+    commit(three.third, SetProperty("/a", "p", 1))
+
+    def overtake(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            three.gateway.before = lambda _: None
+            three.increment(three.other)
+
+    three.gateway.before = overtake
+    begun: list[int] = []
+    three.increment(three.one, begun=begun)
+    assert len(begun) == 2
+    assert (three.one.statistics.conflicts, three.one.statistics.too_slow) == (1, 0)
+    three.check(2)
+
+
+def test_a_competitor_with_a_lower_id_than_the_mark_of_another_writer_keeps_its_snapshot(three: Competitors) -> None:
+    become_sole_writer(three.third, name="p")
+
+    def overtake(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            three.gateway.before = lambda _: None
+            commit(three.third, SetProperty("/a", "p", 1))
+
+    three.gateway.before = overtake
+    three.increment(three.one)
+    assert (three.one.statistics.conflicts, three.one.statistics.too_slow) == (0, 1)
+    three.check(1)
+
+
+class Failed:
+    """An instance whose increment has written its cells when its store fails; other instances abort its revisions."""
+
+    def __init__(self, three: Competitors) -> None:
+        self.three = three
+        self.store = FaultyStore(three.store)
+        self.instance = open_instance(self.store, three.world, mac=4)
+
+    def __call__(self) -> None:
+        begun: list[int] = []
+        written = {("write", schema.NODES), ("check_and_write", schema.NODES)}
+
+        def refuse(_: Call) -> None:
+            raise StoreNotAppliedError("refused on purpose")
+
+        def after(call: Call) -> None:
+            if (call.method, call.table) in written:
+                self.store.before = refuse
+
+        self.store.after = after
+        with pytest.raises(StoreNotAppliedError):
+            self.three.increment(self.instance, timeout=0.1, begun=begun)
+        assert begun
+        for revision in begun:
+            outcomes = self.three.third.outcomes
+            outcome = outcomes.of(revision)
+            aborted = outcomes.abort_missing(revision) if outcome is Outcome.ABSENT else outcomes.abort_other(revision)
+            assert aborted is Outcome.ABORTED
+
+    def recover(self) -> None:
+        self.store.before = self.store.after = lambda _: None
+        self.instance.outcomes.resolve_pending()
+
+
+def test_an_aborted_rival_whose_mark_is_above_is_no_conflict(three: Competitors) -> None:
+    three.third.poll()
+    commit(three.third, SetProperty("/a", "p", 1))
+    fail = Failed(three)
+
+    def overtake(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            three.gateway.before = lambda _: None
+            fail()
+
+    three.gateway.before = overtake
+    three.increment(three.one, timeout=0)
+    assert three.one.statistics.conflicts == 0
+    fail.recover()
+    three.check(1)
+
+
+def test_an_aborted_rival_that_came_first_is_no_conflict(three: Competitors) -> None:
+    three.increment(three.other)
+    fail = Failed(three)
+    fail.instance.poll()
+
+    def decide(request: Request) -> bool:
+        fail()
+        return request()
+
+    three.gateway.decide = decide
+    three.increment(three.one, timeout=0)
+    assert three.one.statistics.conflicts == 0
+    fail.recover()
     three.check(2)
 
 
