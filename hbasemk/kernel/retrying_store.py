@@ -244,17 +244,6 @@ class RetryingStore(DelegatingStore):
             (row,) = self.read(table, [get])
         return is_applied, row
 
-    def check_and_write_along(self, once: CheckAndWrite, also: CheckAndWrite) -> tuple[bool, bool]:
-        """Make two compare-and-sets at the same time and return the answers; see :meth:`Store.check_and_write_both`.
-
-        ``once`` is sent at most once, ``also`` is retried. If one raises, raise after both have ended; if both raise, raise the
-        error of ``once``.
-        """
-        one, two = self.once.check_and_write_both(once, also)
-        if isinstance(one, Exception):
-            raise one
-        return one, self._answer(also, two)
-
     def check_and_write_each(
         self, first: CheckAndWrite, second: CheckAndWrite, in_doubt: Callable[[], None]
     ) -> tuple[bool, bool]:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from hbasemk.errors import ClockSkewError, RevisionOverflowError
+from hbasemk.errors import ClockSkewError, RevisionOverflowError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.decided_ids import DecidedIds
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.recent_commits import RecentCommits
+from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import CheckAndWrite, Column, NewCell, Put
@@ -66,9 +67,13 @@ class Announcements:
         """Make the id of a revision, to be announced. In a store that orders all writes, nothing is announced.
 
         Adds the id to ``made`` before the log lists it. If an interrupt ends the call or follows it, the caller abandons the id.
+        Retried as a whole, so that other threads go on while this one waits for the store.
         """
         if self._store.supports_transactions:
             return self._clock.next(above)
+        return run_with_retries(self._runtime, lambda: self._next(above, made))
+
+    def _next(self, above: int, made: list[int]) -> int:
         with self._state:
             # The id and its place in the log are one step, so ids enter the log in increasing order.
             while True:
@@ -102,12 +107,19 @@ class Announcements:
     def announce(self, revision: int) -> None:
         """Announce a revision; return when that is acknowledged. Threads that wait at the same time share one call.
 
-        Raises LeaseLostError if another process has taken over the log; the revision then can never commit.
+        Raises LeaseLostError if another process has taken over the log; the revision then can never commit. Retried as
+        :meth:`next`.
         """
-        with self._sending:
-            log = self._log_with(revision)
-            if log is not None:
-                self._send(log)
+        self._announce(revision, None)
+
+    def _announce(self, revision: int, intent: NewCell | None) -> None:
+        def announce() -> None:
+            with self._sending:
+                log = self._log_with(revision, intent)
+                if log is not None:
+                    self._send(log)
+
+        run_with_retries(self._runtime, announce)
 
     def announce_with(self, revision: int, changes: bytes) -> bool:
         """Announce a revision together with its changes; return False if the log has no place for them now.
@@ -122,10 +134,7 @@ class Announcements:
             intent = NewCell(*column, changes, revision)
             self._intents[column] = revision
             self._unsent[column] = intent
-        with self._sending:
-            log = self._log_with(revision, intent)
-            if log is not None:
-                self._send(log)
+        self._announce(revision, intent)
         return True
 
     def _free_column(self, revision: int) -> Column | None:
@@ -166,7 +175,12 @@ class Announcements:
         if self._store.supports_joint_calls and not self._is_sending:
             with self._sending:
                 log = self._log_with(revision)
-                return create_row() if log is None else self._send(log, create)
+                if log is None:
+                    return create_row()
+                created, is_sent = self._send_beside(create, log)
+            if not is_sent:
+                self.announce(revision)
+            return created
         if self._store.supports_parallel_calls:
             # The call of another thread may announce this revision, too. The creation does not wait for it.
             return self._runtime.run_parallel(create_row, lambda: self.announce(revision))[0]
@@ -202,10 +216,13 @@ class Announcements:
     def renew(self, above: int) -> None:
         """Announce, without a revision, that only ids greater than ``above`` come. One round trip if there is a lease.
 
-        A log without a new revision since the last renewal keeps no decided ones, and shows no commits.
+        A log without a new revision since the last renewal keeps no decided ones, and shows no commits. Retried as :meth:`next`.
         """
         if self._store.supports_transactions or not self._lease.held:
             return
+        run_with_retries(self._runtime, lambda: self._renew(above))
+
+    def _renew(self, above: int) -> None:
         with self._sending:
             with self._state:
                 try:
@@ -269,18 +286,38 @@ class Announcements:
         self._drop(max(len(self._recent) - RECENT, 0))
         return writer_log.encoded_cell(self._base, self._recent.encoded_with(self._open), self._bound)
 
-    def _send(self, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
-        """Write the log, and make another compare-and-set at the same time; return the answer to that one."""
-        created = False
+    def _send(self, log: CheckAndWrite) -> None:
+        """Write the log."""
         began = self._runtime.monotonic()
         self._is_sending = True
         try:
-            if create is None:
-                is_ours = self._store.check_and_write(*log, durable=False)
-            else:
-                created, is_ours = self._store.check_and_write_along(create, log)
+            is_ours = self._store.check_and_write(*log, durable=False)
         finally:
             self._is_sending = False
+        self._acknowledge(log, is_ours, began)
+
+    def _send_beside(self, create: CheckAndWrite, log: CheckAndWrite) -> tuple[bool, bool]:
+        """Make another compare-and-set, and write the log at the same time, each at most once.
+
+        Return the answer to the other one, and whether the log is known to be written. Raises after both have ended.
+        """
+        began = self._runtime.monotonic()
+        self._is_sending = True
+        try:
+            created, is_ours = self._store.once.check_and_write_both(create, log)
+        finally:
+            self._is_sending = False
+        if isinstance(created, Exception):
+            raise created
+        if isinstance(is_ours, (StoreNotAppliedError, StoreUnknownError)):
+            return created, False
+        if isinstance(is_ours, Exception):
+            raise is_ours
+        self._acknowledge(log, is_ours, began)
+        return created, True
+
+    def _acknowledge(self, log: CheckAndWrite, is_ours: bool, began: float) -> None:
+        """Record that the log was written; raise LeaseLostError if its row has another holder."""
         if not is_ours:
             raise self._lease.lost()
         with self._state:
@@ -291,4 +328,3 @@ class Announcements:
                 for cell in log.put.cells[1:]:
                     if self._unsent.get(cell[:2]) is cell:
                         del self._unsent[cell[:2]]
-        return created

@@ -28,6 +28,7 @@ from hbasemk.kernel.ids import log_holder
 from hbasemk.kernel.ids.leases import lease_of, leases_of
 from hbasemk.kernel.ids.log_holder import TakenLog
 from hbasemk.kernel.ids.server_clock import MEASUREMENT_VALID, ServerClock
+from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.schema_version import Accepted
@@ -183,8 +184,12 @@ class Lease:
 
         Raises FormatError if the repository has been upgraded to a format that this version does not know, and
         SchemaVersionError if its schema number has become one that this process does not accept. The lease is then given up.
-        After a StoreError the lease is unchanged or longer; the next renewal finds out which.
+        After a StoreError the lease is unchanged or longer; the next renewal finds out which. Retried as a whole, so that other
+        threads go on while this one waits for the store.
         """
+        run_with_retries(self._runtime, lambda: self._renew(until))
+
+    def _renew(self, until: int = 0) -> None:
         with self._lock:
             record = self._record
             if record is None:
@@ -216,13 +221,18 @@ class Lease:
         """Renew the lease if it is due, during a call that may last longer than a lease.
 
         If the lease is lost, the work continues: another instance may have aborted it, and its compare-and-set shows that.
+        Retried as :meth:`renew`.
         """
+        if self._record is not None and self.due():
+            run_with_retries(self._runtime, self._keep)
+
+    def _keep(self) -> None:
         with self._lock:
             record = self._record
             if record is None or not self.due():
                 return
             try:
-                self.renew()
+                self._renew()
             except LeaseLostError:
                 # The next request for an id raises the error.
                 self._record = record

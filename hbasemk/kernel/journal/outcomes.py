@@ -19,6 +19,7 @@ from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.rows import create_aborted, journal_rows
+from hbasemk.kernel.retry import run_with_retries
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Column, NewCell, Put
@@ -31,6 +32,7 @@ class Outcomes:
         self, store: RetryingStore, runtime: Runtime, journal: Journal, lease: Lease, announcements: Announcements
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._journal = journal
         self._lease = lease
         self._announcements = announcements
@@ -224,7 +226,13 @@ class Outcomes:
         return list(self._deferred)
 
     def resolve_pending(self) -> None:
-        """Abort each deferred revision, unless it turns out to be committed (polls then find it); and abandoned ids."""
+        """Abort each deferred revision, unless it turns out to be committed (polls then find it); and abandoned ids.
+
+        Retried as a whole, so that other threads go on while this one waits for the store.
+        """
+        run_with_retries(self._runtime, self._resolve_pending)
+
+    def _resolve_pending(self) -> None:
         self._announcements.defer_abandoned(lambda revision: self.defer(revision, ()))
         for revision in list(self._deferred):
             with self._lock:

@@ -85,13 +85,17 @@ def pending_ids_of_the_earlier_holder_dropped(patch: pytest.MonkeyPatch) -> None
 
 
 def logs_written_by_any_holder(patch: pytest.MonkeyPatch) -> None:
-    def send(self: Announcements, log: CheckAndWrite, create: CheckAndWrite | None = None) -> bool:
-        created = create is not None and self._store.once.check_and_write(*create)
+    def send(self: Announcements, log: CheckAndWrite) -> None:
         self._store.write(schema.CLUSTER, [log.put])
         self._acknowledged = max(self._acknowledged, log.put.cells[0][3] or 0)
-        return created
+
+    def send_beside(self: Announcements, create: CheckAndWrite, log: CheckAndWrite) -> tuple[bool, bool]:
+        created = self._store.once.check_and_write(*create)
+        send(self, log)
+        return created, True
 
     patch.setattr(Announcements, "_send", send)
+    patch.setattr(Announcements, "_send_beside", send_beside)
 
 
 def one_reading(patch: pytest.MonkeyPatch) -> None:
