@@ -32,6 +32,7 @@ from hbasemk.pace import SHORTEST_GAP, Pace
 from hbasemk.store.named_memory import NamedStore
 from hbasemk.system import SystemRuntime
 from hbasemk.wakeup import Bell, Bells
+from hbasemk.weak_set import WeakSet
 
 POLL_EVERY: Final = 0.1
 """Seconds between the polls of a caller that waits in a repository without background polling."""
@@ -378,7 +379,7 @@ class LiveInstance(Instance):
         self.end()
 
 
-_live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
+_live: WeakSet[LiveInstance] = WeakSet()
 
 
 @atexit.register
@@ -389,7 +390,7 @@ def _end_all() -> None:
     reach does not use up the time of the others.
     """
     deadline = time.monotonic() + CLOSING
-    own = [instance for instance in list(_live) if instance.is_own()]
+    own = [instance for instance in _live if instance.is_own()]
     for done, instance in enumerate(own):
         left = deadline - time.monotonic()
         instance.end(max(left / (len(own) - done), AT_LEAST) if left > 0 else 0.0)

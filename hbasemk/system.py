@@ -12,7 +12,6 @@ import socket
 import threading
 import time
 import uuid
-import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import copy_context
@@ -21,6 +20,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from hbasemk.interrupts import start_thread
 from hbasemk.wakeup import LONGEST, Flag
+from hbasemk.weak_set import WeakSet
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -56,13 +56,13 @@ class PerProcess(Generic[T]):
         return self._made.get(os.getpid())
 
 
-_locks: weakref.WeakSet[threading.RLock] = weakref.WeakSet()
+_locks: WeakSet[threading.RLock] = WeakSet()
 """The locks of all kernels, which a forked child renews."""
 
 
 def _renew_locks() -> None:
     """Free, in a forked child, the locks that other threads of the parent held. The thread that forked keeps its own."""
-    for lock in list(_locks):
+    for lock in _locks:
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import _thread
 import threading
-import weakref
 from typing import Final
+
+from hbasemk.weak_set import WeakSet
 
 LONGEST: Final = threading.TIMEOUT_MAX
 
@@ -43,28 +44,25 @@ class Bell:
 class Bells:
     """Rings all bells that :meth:`new_bell` returned and that another object still refers to."""
 
-    __slots__ = ("_references",)
+    __slots__ = ("_bells",)
 
     def __init__(self) -> None:
-        self._references: set[weakref.ref[Bell]] = set()
+        self._bells: WeakSet[Bell] = WeakSet()
 
     def new_bell(self) -> Bell:
         """Return a new bell; this object drops it when no other object refers to it."""
         bell = Bell()
-        # A callback in Python would swallow a KeyboardInterrupt. This one is implemented in C.
-        self._references.add(weakref.ref(bell, self._references.discard))
+        self._bells.add(bell)
         return bell
 
     def are_awaited(self) -> bool:
         """Return whether any bell is left."""
-        return any(reference() is not None for reference in list(self._references))
+        return len(self._bells) > 0
 
     def ring(self) -> None:
         """Ring all bells."""
-        for reference in list(self._references):
-            bell = reference()
-            if bell is not None:
-                bell.ring()
+        for bell in self._bells:
+            bell.ring()
 
 
 class Flag:

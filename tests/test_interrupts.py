@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import pytest
 
+from hbasemk import maintenance, system
 from hbasemk.interrupts import NUMBERS, Deferred
+from hbasemk.store import atfork
+from hbasemk.wakeup import Bell, Bells
 
 Handler = Callable[[int, FrameType | None], object]
 
@@ -205,3 +211,37 @@ def test_child_of_another_thread_has_the_handlers_of_the_program() -> None:
         thread.start()
         thread.join()
     assert found == [0]
+
+
+def locks() -> Bell:
+    member: Any = Bell()
+    system._locks.add(member)
+    return member
+
+
+def at_every_fork() -> Bell:
+    member: Any = Bell()
+    atfork._registered.add(member)
+    return member
+
+
+def open_repositories() -> Bell:
+    member: Any = Bell()
+    maintenance._live.add(member)
+    return member
+
+
+@pytest.mark.parametrize("make", [locks, at_every_fork, open_repositories, Bells().new_bell])
+def test_no_python_code_runs_when_a_registered_object_is_freed(make: Callable[[], Bell]) -> None:
+    """Python drops the exception of a handler that it calls in the callback of a weak reference, or in a finalizer."""
+    members = [make()]
+    called: list[str] = []
+    # A collection of garbage could free other objects.
+    gc.disable()
+    try:
+        sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+        members.clear()
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    assert called == []

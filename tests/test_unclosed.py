@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -24,6 +23,7 @@ from hbasemk.store.abc import Get, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from hbasemk.wakeup import Bells
+from hbasemk.weak_set import WeakSet
 from tests.support.runtime import TestRuntime, World
 
 
@@ -182,7 +182,7 @@ class Exit:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = World()
         self.calls: list[Call] = []
-        self.live: weakref.WeakSet[LiveInstance] = weakref.WeakSet()
+        self.live: WeakSet[LiveInstance] = WeakSet()
         monkeypatch.setattr(maintenance, "_live", self.live)
         monkeypatch.setattr(maintenance, "start_thread", self._refuse)
         monkeypatch.setattr(maintenance, "time", SimpleNamespace(monotonic=lambda: self.world.ms / 1000))

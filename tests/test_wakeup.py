@@ -39,7 +39,8 @@ def test_a_bell_that_nothing_refers_to_leaves_no_entry() -> None:
         bells.new_bell()
         kept.append(Bell())
     held = bells.new_bell()
-    assert [reference() for reference in bells._references] == [held]
+    assert list(bells._bells) == [held]
+    assert len(bells._bells) == 1
 
 
 def test_a_sleep_leaves_no_entry() -> None:
@@ -48,7 +49,7 @@ def test_a_sleep_leaves_no_entry() -> None:
     for _ in range(50):
         runtime.sleep(0)
         kept.append(Bell())
-    assert not runtime._closing._bells._references
+    assert not runtime._closing._bells._bells
 
 
 def test_a_raised_flag_ends_all_waits_while_other_waits_begin_and_end() -> None:
@@ -71,4 +72,4 @@ def test_a_raised_flag_ends_all_waits_while_other_waits_begin_and_end() -> None:
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    assert not flag._bells._references
+    assert not flag._bells._bells

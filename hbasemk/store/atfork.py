@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import weakref
 from typing import Protocol
 
 from hbasemk.interrupts import Deferred
+from hbasemk.weak_set import WeakSet
 
 
 class Forkable(Protocol):
@@ -30,7 +30,7 @@ class Forkable(Protocol):
         """Allow calls again, in the parent and in the child."""
 
 
-_registered: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_registered: WeakSet[Forkable] = WeakSet()
 _lock = threading.Lock()
 _stopped: list[Forkable] = []
 _hooked = False
@@ -74,7 +74,7 @@ def _before() -> None:
     interrupts.__enter__()
     _lock.acquire()
     _interrupts.append(interrupts)
-    for forkable in list(_registered):
+    for forkable in _registered:
         _stopped.append(forkable)
         forkable.before_fork()
 
