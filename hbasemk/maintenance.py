@@ -274,7 +274,12 @@ class LiveInstance(Instance):
         self._live = True
 
     def maintain(self) -> None:
-        """Run periodic maintenance, and continue the collection of old revisions. See :meth:`Instance.maintain`."""
+        """Run periodic maintenance, and continue the collection of old revisions. See :meth:`Instance.maintain`.
+
+        A forked child leaves this to its parent. A poll with an iterator or a snapshot of the parent may call it there.
+        """
+        if self._live and not self.is_own():
+            return
         damage = Damage()
         with damage.kept():
             super().maintain()

@@ -208,7 +208,7 @@ class Repository:
         last call; the transaction of that call then has the ``revision``.
         Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit. An async or
         generator function raises TypeError, because its changes would come after the commit. So does a function that returns
-        a coroutine or a generator.
+        a coroutine or a generator. If ``change`` forks, the call commits in the parent, and raises ClosedError in the child.
         """
         check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)

@@ -58,17 +58,24 @@ class PerProcess(Generic[T]):
 
 _locks: WeakSet[threading.RLock] = WeakSet()
 """The locks of all kernels, which a forked child renews."""
+_generators: WeakSet[random.Random] = WeakSet()
+"""The random number generators of all kernels, which a forked child seeds again."""
 
 
-def _renew_locks() -> None:
-    """Free, in a forked child, the locks that other threads of the parent held. The thread that forked keeps its own."""
+def _after_fork() -> None:
+    """Free, in a forked child, the locks that other threads of the parent held, and draw other random numbers than the parent.
+
+    The thread that forked keeps its own locks.
+    """
+    for generator in _generators:
+        generator.seed(os.urandom(16))
     for lock in _locks:
         if not lock._is_owned():  # type: ignore[attr-defined]
             lock._at_fork_reinit()  # type: ignore[attr-defined]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Call(Generic[T]):
@@ -161,7 +168,8 @@ class SystemRuntime:
         self.retry_timeout = retry_timeout
         """The number of seconds for which a refused call of the store is retried."""
         self.random = random.Random(os.urandom(16))
-        """A generator that the operating system seeded."""
+        """A generator that the operating system seeded, in a forked child again."""
+        _generators.add(self.random)
         self._closing = Flag()
         self._threads = PerProcess(_Threads)
         self.monotonic: Callable[[], float] = _monotonic_clock()
@@ -220,6 +228,11 @@ class SystemRuntime:
                 second()
             raise
         return one, second()
+
+    @property
+    def process(self) -> int:
+        """The process id."""
+        return os.getpid()
 
     def identity(self) -> tuple[int, str]:
         """Return a 16-bit hash of the MAC, and the host name with the process id."""

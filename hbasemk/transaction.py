@@ -320,8 +320,6 @@ class Transaction:
         """
         if self._done:
             raise ClosedError("this transaction has ended; begin another one")
-        if self._pid != os.getpid():
-            raise ClosedError("this transaction began before a fork, in the parent process; begin another one here")
         if self._belongs_to_run:
             raise ClosedError(
                 "run() commits this transaction when its function returns; call neither commit() nor a with block there"
@@ -351,7 +349,12 @@ def _as_it_is(value: Any) -> Any:
 
 
 def source_of(transaction: Transaction) -> ChangeSource:
-    """End a transaction, and return its operations."""
+    """End a transaction, and return its operations. In a forked child, raise ClosedError for one of the parent.
+
+    A child would commit with the parent's instance, and so with the revision ids of the parent.
+    """
+    if transaction._pid != os.getpid():
+        raise ClosedError("this transaction began before a fork, in the parent process; begin another one here")
     transaction._done = True
     return transaction._operations
 

@@ -6,14 +6,16 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 import hbasemk
 import hbasemk.format.revisions
-from hbasemk import ClosedError, Repository
+from hbasemk import ClosedError, Repository, Transaction
+from hbasemk.kernel.commit.operations import RemoveNode
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Table
 from hbasemk.store.memory import MemoryStore
@@ -307,3 +309,103 @@ def test_a_transaction_that_began_before_a_fork_cannot_commit_in_the_child(real_
         in_a_child(commit)
         tx.commit()
         assert "/a" in repo.head
+
+
+def error_of_child(call: Callable[[Callable[[], object]], object]) -> str:
+    """Make a call with a function that forks. Both sides return from it; return the error of the call in the child."""
+    end, begin = os.pipe()
+    parent = os.getpid()
+    children: list[int] = []
+    try:
+        call(lambda: children.append(os.fork()))
+        error = "none"
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {raised}"
+        if os.getpid() == parent:
+            raise
+    finally:
+        if os.getpid() != parent:
+            os.write(begin, error.encode())
+            os._exit(0)
+    os.close(begin)
+    with os.fdopen(end, "rb") as pipe:
+        found = pipe.read().decode()
+    assert os.waitpid(children[0], 0)[1] == 0
+    return found
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "serializable"])
+def test_a_function_of_run_that_forks_commits_in_the_parent_only(
+    url: str, isolation: Literal["snapshot", "serializable"]
+) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+
+        def change(tx: Transaction, fork: Callable[[], object]) -> None:
+            tx.add("/a")
+            fork()
+            tx.add(f"/a/{os.getpid()}")
+
+        error = error_of_child(lambda fork: repo.run(lambda tx: change(tx, fork), isolation=isolation))
+        assert "ClosedError: this transaction began before a fork" in error
+        assert repo.refresh().children("/a") == [str(os.getpid())]
+        assert len([entry for entry in repo.log() if entry.base]) == 1
+
+
+def test_a_function_of_a_branchs_run_that_forks_commits_in_the_parent_only(url: str) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        branch = repo.branch()
+
+        def change(tx: Transaction, fork: Callable[[], object]) -> None:
+            fork()
+            tx.add(f"/{os.getpid()}")
+
+        error = error_of_child(lambda fork: branch.run(lambda tx: change(tx, fork)))
+        assert "ClosedError: this transaction began before a fork" in error
+        assert branch.head.children("/") == [str(os.getpid())]
+        branch.merge()
+
+
+def test_a_child_makes_no_revision_ids_with_its_parents_instance(url: str) -> None:
+    """They would be those of the parent."""
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        parents = instance_of(repo)
+        view = parents.head()
+
+        def work() -> None:
+            for is_branch in (True, False):
+                with pytest.raises(ClosedError, match="began before a fork"):
+                    parents.clock.next(0, branch=is_branch)
+            source = parents.collect_operations(view, serializable=False)
+            source.add(RemoveNode("/a"))
+            with pytest.raises(ClosedError, match="began before a fork"):
+                parents.commit_on(view, source, "")
+            with pytest.raises(ClosedError, match="began before a fork"):
+                parents.begin_branch(view)
+            repo.run(lambda tx: tx.set("/a", "n", 1))
+
+        in_a_child(work)
+        assert repo.refresh()["/a"]["n"] == 1
+
+
+def test_a_child_does_not_maintain_its_parents_instance(url: str) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        parents = instance_of(repo)
+
+        def work() -> None:
+            ran: list[int] = []
+            parents.periodic_work.run = lambda: ran.append(1)  # type: ignore[method-assign]
+            parents.maintain()
+            assert not ran
+
+        in_a_child(work)
+
+
+def test_a_child_draws_other_random_numbers_than_its_parent() -> None:
+    runtime = SystemRuntime()
+    end, begin = os.pipe()
+    in_a_child(lambda: os.write(begin, b"%d" % runtime.random.getrandbits(64)))
+    assert int(os.read(end, 100)) != runtime.random.getrandbits(64)
+    os.close(end)
+    os.close(begin)

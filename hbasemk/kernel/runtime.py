@@ -45,5 +45,9 @@ class Runtime(Protocol):
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         """Run two calls, in parallel if that is faster; if one raises, raise after both have ended."""
 
+    @property
+    def process(self) -> int:
+        """A number that names this process; a forked child has another one."""
+
     def identity(self) -> tuple[int, str]:
         """Return the preferred machine id (16 bits, from the MAC) and a text that names this process."""

@@ -160,6 +160,11 @@ class SimulatedRuntime:
         """Run two calls concurrently, as threads do."""
         return self._simulator.run_parallel(self._actor, first, second)
 
+    @property
+    def process(self) -> int:
+        """Always 0: simulated processes do not fork."""
+        return 0
+
     def identity(self) -> tuple[int, str]:
         """Return the process's identity; all simulated processes have the same MAC address."""
         return 0x4242, self._actor.name

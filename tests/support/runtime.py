@@ -105,6 +105,10 @@ class TestRuntime:
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
         return first(), second()
 
+    @property
+    def process(self) -> int:
+        return 0
+
     def identity(self) -> tuple[int, str]:
         return self.mac, "test"
 

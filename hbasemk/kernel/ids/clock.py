@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from hbasemk.errors import ClockSkewError
+from hbasemk.errors import ClockSkewError, ClosedError
 from hbasemk.format import revisions
 from hbasemk.kernel.ids.lease import Lease, closed
 from hbasemk.kernel.retry import run_with_retries
@@ -19,12 +19,16 @@ from hbasemk.kernel.settings import Settings
 
 
 class IdClock:
-    """Issues revision ids for one instance. No other part of the kernel turns time into ids."""
+    """Issues revision ids for one instance. No other part of the kernel turns time into ids.
+
+    Only the process that opened the instance gets ids: a forked child has a copy of the lease, and would issue the same ones.
+    """
 
     def __init__(self, runtime: Runtime, settings: Settings, lease: Lease) -> None:
         self._runtime = runtime
         self._settings = settings
         self._lease = lease
+        self._process = runtime.process
         self._lock = runtime.lock()
         # Another one, because a claim or a renewal of the lease calls the store while it holds the first one.
         self._observing = runtime.lock()
@@ -58,9 +62,13 @@ class IdClock:
 
         Claims or renews the lease if necessary. Raises LeaseLostError if another process took over the lease,
         ClockSkewError if the id would be too far from the store's clock, RevisionOverflowError if the repository's
-        epoch leaves no more ids, and ClosedError if the instance is closed and has released its lease. Retried as a whole,
-        so that other threads can get ids while this one waits for the store.
+        epoch leaves no more ids, and ClosedError if the instance is closed and has released its lease, or in a forked child of
+        the process that opened it. Retried as a whole, so that other threads can get ids while this one waits for the store.
         """
+        if self._runtime.process != self._process:
+            raise ClosedError(
+                "this change began before a fork, in the parent process; nothing was committed; begin the change again here"
+            )
         return run_with_retries(self._runtime, partial(self._next, above, branch))
 
     def _next(self, above: int, branch: bool) -> int:
