@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import HbasemkError, RevisionCollectedError
+from hbasemk.errors import HbasemkError, RevisionCollectedError, UnknownRevisionError
 from hbasemk.format import revisions
 from hbasemk.format.journal_row import Outcome
 from hbasemk.format.node import NodeState
@@ -39,7 +39,7 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.periodic_work import PeriodicWork
 from hbasemk.kernel.reading.cache import DEFAULT_BYTES, CacheStatistics, NodeCache
 from hbasemk.kernel.reading.child_count import ChildCounts
-from hbasemk.kernel.reading.last_changes import LastChanges
+from hbasemk.kernel.reading.last_changes import OF_EXTENT, LastChanges, view_name
 from hbasemk.kernel.reading.reader import Names, Reader
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.kernel.retrying_store import RetryingStore
@@ -235,6 +235,36 @@ class Instance:
             return kept
         return self.checkpoint_cells.view_of(revision) or found
 
+    def view_name(self, view: View) -> str:
+        """Return a text that names exactly this view; see :meth:`view_named`."""
+        return view_name(view)
+
+    def view_named(self, name: str) -> View:
+        """Return the view that :meth:`view_name` named, or whose name a token of :meth:`subtree_token` begins with.
+
+        Raises UnknownRevisionError if this instance does not know the view any more: the sequence has dropped its position, or
+        its checkpoint has ended. Also raises InvalidRevisionError, and the errors of :meth:`at`.
+        """
+        text, point, digits = name.partition(".")
+        revision = revisions.from_text(text)
+        view = self.at(revision)
+        has_extent = len(digits) == OF_EXTENT
+        if view_name(view) == name or not point or (view.extent is None and not has_extent):
+            return view
+        # A checkpoint keeps another view of the revision, or the sequence has dropped its position.
+        in_sequence = self.journal.find(revision)
+        if view_name(in_sequence) != (name if has_extent else f"{text}."):
+            raise UnknownRevisionError(
+                f"this process no longer knows which snapshot of revision {text} was read: many revisions have been committed "
+                "since, or the checkpoint that kept it has ended; read the tree again by its path",
+                revision=text,
+            )
+        if self.are_equal(in_sequence, view):
+            # The checkpoint's stays readable.
+            return view
+        self.journal.require_above_horizon(in_sequence)
+        return in_sequence
+
     @property
     def horizon(self) -> int:
         """The oldest trunk revision of which the snapshot is certainly readable, as far as this instance knows; 0: the first."""
@@ -300,7 +330,10 @@ class Instance:
         return self._hashes.of(view, top, below)
 
     def subtree_token(self, view: View, path: str) -> str:
-        """Return a text that two subtrees at a path share only if they are equal; see :meth:`LastChanges.token`."""
+        """Return a text that two subtrees at a path share only if they are equal; see :meth:`LastChanges.token`.
+
+        :meth:`view_named` finds a view in which the subtree is the same.
+        """
         return self._last_changes.token(view, path)
 
     def keep_blob(self, blob: str) -> int:

@@ -18,6 +18,7 @@ from hbasemk.errors import (
     UnknownRevisionError,
 )
 from hbasemk.format import limits, paths, revisions
+from hbasemk.format.limits import shortened
 from hbasemk.format.node import NodeState
 from hbasemk.kernel import checkpoints, diff
 from hbasemk.kernel.blobs import Blobs
@@ -27,7 +28,7 @@ from hbasemk.microkernel import arguments, commit, get_nodes, journal
 from hbasemk.microkernel.arguments import note_of, revision_of, text, text_or_none, whole
 from hbasemk.microkernel.child_counts import child_count
 from hbasemk.microkernel.filters import filter_of
-from hbasemk.microkernel.hash_index import Hashes
+from hbasemk.microkernel.hash_index import Hashes, Shown
 from hbasemk.microkernel.jsop_diff import shows, subtree_operations
 from hbasemk.repository import Repository, instance_of
 from hbasemk.snapshot import Snapshot, view_of
@@ -157,7 +158,7 @@ class MicroKernel:
         At ``depth`` 0, the text has the properties, and the children as empty objects. Each further level expands these. Depth
         -1 omits the children. ``max_child_nodes`` (-1: all) applies at every level, ``offset`` only to the children of the top
         node. ``filter`` is a JSON text of globs. ``path`` may also be a ``:hash`` or ``:id`` that an earlier call returned; the
-        revision then has no effect.
+        revision then has no effect. Raises UnknownRevisionError if its snapshot is no longer known.
         Raises InvalidValueError for a depth or limit below -1, a negative offset, and an offset combined with a filter of
         nodes.
         """
@@ -177,18 +178,19 @@ class MicroKernel:
         chosen = filter_of(text_or_none(filter, "filter"))
         if offset > 0 and chosen.nodes is not None:
             raise InvalidValueError("an offset cannot be combined with a filter of nodes; leave out one of them")
+        instance = self._instance()
+        self._hashes = self._hashes.of(instance)
         located = self._locate(path, at)
         if located is None:
             return None
         view, top = located
-        instance = self._instance()
-        hashes: dict[str, tuple[int, str]] = {}
+        name = instance.view_name(view)
+        hashes: dict[str, Shown] = {}
 
         def remember(value: str, at: str) -> None:
-            hashes[value] = (view.revision, at)
+            hashes[value] = Shown(view.revision, name, at)
 
         shown = get_nodes.tree(instance, view, top, depth, offset, max_child_nodes, chosen, remember)
-        self._hashes = self._hashes.of(instance)
         self._hashes.remember(hashes)
         return shown
 
@@ -201,11 +203,10 @@ class MicroKernel:
             view = at if isinstance(at, View) else self._view(at, "revision_id")
             paths.check_path(path)
         elif (known := self._hashes.find(path)) is not None:
-            return self._locate_hash(path, *known)
+            return self._locate_hash(path, known)
         else:
             token, _, rest = path.partition(":")
-            last_change = _revision_of_token(token) if rest.startswith("/") else None
-            if last_change is None:
+            if not rest.startswith("/") or not _begins_with_revision(token):
                 raise InvalidPathError(
                     f"{limits.shown(path)} is not an absolute path; expected one, or a :hash or :id that this MicroKernel "
                     "returned"
@@ -213,26 +214,34 @@ class MicroKernel:
             path = paths.check_path(rest)
             view = instance.head()
             if instance.subtree_token(view, path) != token:
-                view = instance.at(last_change)
+                view = instance.view_named(token)
         top = instance.node(view, path)
         return None if top is None else (view, top)
 
-    def _locate_hash(self, value: str, revision: int, path: str) -> tuple[View, NodeState] | None:
-        """Find a subtree by its hash, in the last snapshot that showed it, or in the head if that one no longer exists.
+    def _locate_hash(self, value: str, known: Shown) -> tuple[View, NodeState]:
+        """Find a subtree by its hash in the snapshot that showed it, or in one where it has the same hash.
 
-        Round trips as a read; in the second case also those of :meth:`SubtreeHashes.of`.
+        Round trips as a read; if this process no longer knows the snapshot, also those of :meth:`SubtreeHashes.of`, twice at
+        most. Raises UnknownRevisionError if the subtree differs there.
         """
         instance = self._instance()
-        try:
-            view = instance.at(revision)
-            top = instance.node(view, path)
-        except UnknownRevisionError:
-            # Collected, or of a branch that has ended. What has not changed since is also in the head.
-            view = instance.head()
-            top = instance.node(view, path)
-            if top is None or instance.subtree_hashes(view, top, [])[path] != value:
-                raise
-        return None if top is None else (view, top)
+        if known.view is not None:
+            # Collected, of a branch that has ended, or the revision now names another snapshot.
+            with contextlib.suppress(UnknownRevisionError):
+                view = instance.view_named(known.view)
+                return view, instance.require(view, known.path)
+        # What has not changed since is also in the head.
+        for find in (instance.head, lambda: instance.at(known.revision)):
+            view = find()
+            top = instance.node(view, known.path)
+            if top is not None and instance.subtree_hashes(view, top, [])[known.path] == value:
+                return view, top
+        revision = revisions.to_text(known.revision)
+        raise UnknownRevisionError(
+            f"this process no longer knows the snapshot of revision {revision} in which {shortened(known.path)} had the hash "
+            f"{value}; read the tree again by its path",
+            revision=revision,
+        )
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -369,12 +378,13 @@ def get_nodes_of(
     return kernel._get_nodes(path, view, depth, offset, max_child_nodes, filter)
 
 
-def _revision_of_token(token: str) -> int | None:
-    """Return the revision with which the token of an ``:id`` begins; None if it does not begin with one."""
+def _begins_with_revision(token: str) -> bool:
+    """Return whether the token of an ``:id`` begins with a revision."""
     try:
-        return revisions.from_text(token.partition(".")[0])
+        revisions.from_text(token.partition(".")[0])
     except InvalidRevisionError:
-        return None
+        return False
+    return True
 
 
 def _path(path: str | None) -> str:

@@ -6,14 +6,21 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from hbasemk import InvalidPathError, MicroKernel, UnknownRevisionError
+from hbasemk import Checkpoint, InvalidPathError, MicroKernel, Repository, UnknownRevisionError
+from hbasemk.format.watermark import Watermark
+from hbasemk.kernel.journal import known_revisions
+from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.microkernel import hash_index
+from hbasemk.repository import instance_of
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.microkernel import Cluster
-from tests.support.repositories import Instances
+from tests.support.repositories import Checked, Instances
 
 CHOSEN = '{"properties":["*",":hash",":id"]}'
 
@@ -137,3 +144,118 @@ def test_a_missing_revision_is_unknown_to_branch_calls_too(mk: Cluster, bad: str
         with pytest.raises(UnknownRevisionError):
             call()
     assert mk.reset(branch, branch) == branch
+
+
+class TwoViews:
+    """Two commits that two instances see in different orders: ``first`` sees "m" before "n", and ``other`` the reverse.
+
+    ``revision`` is that of the commit of "m", and ``shown`` the tree at /c in it, as ``first`` sees it.
+    """
+
+    def __init__(self, checked: Checked) -> None:
+        self.store = checked(MemoryStore(transactions=False))
+        faulty = FaultyStore(self.store)
+        self.first = Repository(self.store, poll_interval=0, owns_store=False)
+        self.kernel = MicroKernel(self.first)
+        self.other = Repository(self.store, poll_interval=0, owns_store=False)
+        self.first.run(lambda tx: tx.add("/c", {"n": 0, "m": 0}))
+        self.other.refresh()
+        with Repository(faulty, poll_interval=0, owns_store=False) as slow:
+
+            def commit_meanwhile(call: Call) -> None:
+                if call.method in ("write_if", "write") and call.table == "nodes":
+                    faulty.before = None
+                    self.first.run(lambda tx: tx.set("/c", "m", 1))
+                    self.revision = self.kernel.get_head_revision()
+                    self.shown = shown(self.kernel, "/c", 0)
+
+            faulty.before = commit_meanwhile
+            slow.run(lambda tx: tx.set("/c", "n", 1))
+        assert (self.shown["m"], self.shown["n"]) == (1, 0)
+        self.other.refresh()
+        assert self.other.head.revision == self.revision
+        assert (self.other.head["/c"]["m"], self.other.head["/c"]["n"]) == (1, 1)
+
+    def checkpoint(self) -> Checkpoint:
+        """Let ``other`` keep its view of the revision, which contains both commits."""
+        made = self.other.checkpoint(3600)
+        assert made.revision == self.revision
+        self.first.refresh()
+        assert self.first.at(self.revision)["/c"]["n"] == 1
+        return made
+
+    def drop_positions(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Let ``first`` drop the position of the revision, as it does after 10,000 more."""
+        monkeypatch.setattr(known_revisions, "KEPT", 2)
+        for number in range(8):
+            self.first.run(lambda tx, number=number: tx.set("/c", "later", number))
+        journal = instance_of(self.first).journal
+        with journal._lock:
+            journal._shorten(Watermark(journal.head.revision, frozenset()), journal.head.revision)
+        assert journal.view_of(int(self.revision, 16)) is None
+
+
+@pytest.fixture
+def views(checked: Checked) -> Iterator[TwoViews]:
+    made = TwoViews(checked)
+    yield made
+    made.first.close()
+    made.other.close()
+
+
+@pytest.mark.parametrize("token", [":hash", ":id"])
+def test_a_token_finds_its_snapshot_although_a_checkpoint_keeps_another_one_of_the_revision(
+    views: TwoViews, token: str
+) -> None:
+    views.checkpoint()
+    views.first.run(lambda tx: tx.set("/c", "later", 1))
+    assert shown(views.kernel, views.shown[token], 0) == views.shown
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_hash_whose_snapshot_is_known_costs_no_walk(
+    opened: Instances, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = MicroKernel(opened())
+    kernel.commit("", '+"/a":{"b":{"p":1}}')
+    if kept:
+        kernel.checkpoint(3_600_000)
+    found = [shown(kernel, "/a", 0), json.loads(str(kernel.get_nodes("/a", kernel.branch(), 0, 0, -1, CHOSEN)))]
+    found.append(json.loads(str(kernel.get_nodes("/a", kernel.get_head_revision(), 0, 0, -1, CHOSEN))))
+    kernel.commit("", '^"/a/b/p":2')
+    kernel.checkpoint(3_600_000)
+    monkeypatch.setattr(SubtreeHashes, "of", lambda *_: pytest.fail("a walk"))
+    for one in found:
+        assert kernel.get_nodes(one[":hash"], None, 2) == '{":childNodeCount":1,"b":{"p":1,":childNodeCount":0}}'
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_token_of_a_dropped_position_never_shows_another_tree(
+    views: TwoViews, kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kept:
+        views.checkpoint()
+    views.first.refresh()
+    views.drop_positions(monkeypatch)
+    assert views.first.at(views.revision)["/c"]["n"] == 1
+    for token in (":hash", ":id"):
+        with pytest.raises(UnknownRevisionError, match=views.revision):
+            views.kernel.get_nodes(views.shown[token])
+    views.first.run(lambda tx: (tx.set("/c", "n", 0), tx.set("/c", "later", None)))
+    assert shown(views.kernel, views.shown[":hash"], 0)[":hash"] == views.shown[":hash"]
+
+
+def test_the_tokens_of_a_checkpoint_that_ended_never_show_another_tree(views: TwoViews) -> None:
+    made = views.checkpoint()
+    kept = json.loads(str(views.kernel.get_nodes("/c", views.revision, 0, 0, -1, CHOSEN)))
+    assert kept["n"] == 1
+    assert kept[":id"] != views.shown[":id"]
+    for token in (":hash", ":id"):
+        assert shown(views.kernel, kept[token], 0) == kept
+    made.release()
+    views.first.refresh()
+    assert views.first.at(views.revision)["/c"]["n"] == 0
+    with pytest.raises(UnknownRevisionError, match=views.revision):
+        views.kernel.get_nodes(kept[":id"])
+    assert shown(views.kernel, kept[":hash"], 0)[":hash"] == kept[":hash"]
+    assert shown(views.kernel, views.shown[":id"], 0) == views.shown

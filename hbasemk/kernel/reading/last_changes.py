@@ -6,13 +6,17 @@ when the recording began. So a token of a subtree at the head costs no call, and
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.runtime import Runtime
+
+OF_EXTENT: Final = 16
+"""The digits that the name of a view with an extent has after the point. A token of another view of trunk has fewer."""
 
 
 class _Change(NamedTuple):
@@ -40,13 +44,13 @@ class LastChanges:
         self._instance = ""
 
     def token(self, view: View, path: str) -> str:
-        """Return a text that begins with a revision in whose view the subtree at a path is the same. No round trip.
+        """Return a text that begins as the name of a view in which the subtree at a path is the same. No round trip.
 
         Two subtrees at one path have equal tokens only if they are equal. At the head, a token stays the same until a revision
         touches the subtree. In an older view it is also the head's if nothing has touched the subtree since.
         """
         if view.extent is not None or view.own:
-            return revisions.to_text(view.revision)
+            return view_name(view)
         with self._lock:
             if self._begin is None and view.position >= self._last_arrival:
                 self._begin = _Change(view.position, view.revision)
@@ -81,3 +85,16 @@ class LastChanges:
     def _start_again(self) -> None:
         self._touched = {}
         self._begin = None
+
+
+def view_name(view: View) -> str:
+    """Return a text that names a view of one instance; :meth:`Instance.view_named` finds the view.
+
+    A revision alone names no view of trunk: a checkpoint may keep another view of the revision than the sequence.
+    """
+    revision = revisions.to_text(view.revision)
+    if view.own:
+        return revision
+    if view.extent is None:
+        return f"{revision}."
+    return f"{revision}.{hashlib.sha256(repr(view.extent.ids).encode()).hexdigest()[:OF_EXTENT]}"
