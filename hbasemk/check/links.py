@@ -12,7 +12,7 @@ from hbasemk.check.context import CheckContext, text
 from hbasemk.check.problem import Problem
 from hbasemk.errors import InvalidPathError
 from hbasemk.format import paths, schema, values
-from hbasemk.kernel.blobs import LENGTH
+from hbasemk.kernel.blobs import HEAD, Head
 from hbasemk.store.abc import Cell, Get
 
 REMEMBERED: Final = 10_000
@@ -93,14 +93,16 @@ class Links:
         referred, self._referred = self._referred, []
         ids = {one for _, _, cell in referred for one in blobs_of(cell.value)}
         unknown = sorted(one for one in ids if one not in self._blobs and _key_of(one) is not None)
-        rows = self._context.read(schema.BLOBS, [Get(_key_of(one) or b"", columns=(LENGTH,)) for one in unknown])
-        existing = {one for one, row in zip(unknown, rows, strict=True) if row.cells} | (ids & self._blobs.keys())
+        rows = self._context.read(schema.BLOBS, [Get(_key_of(one) or b"", columns=HEAD) for one in unknown])
+        heads = {one: Head.of(row) for one, row in zip(unknown, rows, strict=True)}
+        # A collector dooms no blob that the snapshot refers to. A writer that finds one doomed completes it before it commits.
+        existing = {one for one, head in heads.items() if head.is_complete} | (ids & self._blobs.keys())
+        doomed = {one for one, head in heads.items() if head.is_doomed}
         for path, qualifier, cell in referred:
             for one in blobs_of(cell.value):
                 if one not in existing:
-                    detail = (
-                        f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which does not exist"
-                    )
+                    state = "a collection deletes, or has deleted in part" if one in doomed else "does not exist"
+                    detail = f"{schema.describe((cell.family, qualifier))} refers to blob {one[:80]!r}, which {state}"
                     yield Problem(kinds.BLOB_REFERENCE, path, text(cell.timestamp), detail)
         for one in existing:
             self._blobs[one] = None

@@ -20,7 +20,7 @@ from hbasemk.format.blob_use import USED
 from hbasemk.kernel.retry import BRIEFLY, TimeLimit
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
-from hbasemk.store.abc import Cell, CellVersion, Column, DeleteBelow, Get, NewCell, Put, Scan, scan_all
+from hbasemk.store.abc import Cell, CellVersion, Column, DeleteBelow, Get, NewCell, Put, Row, Scan, scan_all
 from hbasemk.temporary_file import TemporaryFile
 
 CHUNK: Final = 1024 * 1024
@@ -32,6 +32,7 @@ AT_ONCE: Final = 4
 """The number of chunks written or read in one call."""
 DATA: Final[Column] = (schema.DATA, b"data")
 LENGTH: Final[Column] = (schema.DATA, b"length")
+HEAD: Final = (LENGTH, USED)
 EMPTY: Final = hashlib.sha256().digest()
 """The key of the blob without content."""
 RENEW_MS: Final = 3_600_000
@@ -45,6 +46,12 @@ class Head(NamedTuple):
 
     length: Cell | None
     used: Cell | None
+
+    @classmethod
+    def of(cls, row: Row) -> Head:
+        """Decode the row, or the columns :data:`HEAD` of it."""
+        cells = {cell[:2]: cell for cell in row.cells}
+        return cls(cells.get(LENGTH), cells.get(USED))
 
     @property
     def is_complete(self) -> bool:
@@ -182,9 +189,7 @@ class Blobs:
         return head
 
     def _head(self, key: bytes) -> Head:
-        (row,) = self._store.read(schema.BLOBS, [Get(key, columns=(LENGTH, USED))])
-        cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-        return Head(cells.get(LENGTH), cells.get(USED))
+        return Head.of(self._store.read(schema.BLOBS, [Get(key, columns=HEAD)])[0])
 
     def _renew(self, key: bytes, head: Head, *, durable: bool = True) -> bool:
         """Record that a complete blob is used, unless this was done recently; return False if it is not complete any more."""

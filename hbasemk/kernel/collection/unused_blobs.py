@@ -18,7 +18,7 @@ from hbasemk.format.blob_use import USED
 from hbasemk.format.extent import Extent
 from hbasemk.kernel import checkpoints
 from hbasemk.kernel.batches import batched
-from hbasemk.kernel.blobs import DATA, KEY, LENGTH, RENEW_MS, UPLOAD_MS, Head
+from hbasemk.kernel.blobs import DATA, HEAD, KEY, LENGTH, RENEW_MS, UPLOAD_MS, Head
 from hbasemk.kernel.collection.blob_references import read_references
 from hbasemk.kernel.collection.run import Run
 from hbasemk.kernel.instance import Instance
@@ -139,11 +139,10 @@ def _has_swept(instance: Instance, branch_revisions: Sequence[int]) -> bool:
 
 
 def _heads(instance: Instance) -> Iterator[tuple[bytes, Head]]:
-    scan = Scan(None, None, HEADS, columns=(LENGTH, USED))
+    scan = Scan(None, None, HEADS, columns=HEAD)
     for row in scan_all(instance.store, schema.BLOBS, scan):
         if len(row.key) == KEY:
-            cells = {(cell.family, cell.qualifier): cell for cell in row.cells}
-            yield row.key, Head(cells.get(LENGTH), cells.get(USED))
+            yield row.key, Head.of(row)
 
 
 class _Limits(NamedTuple):

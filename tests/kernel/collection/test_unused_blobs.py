@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from hbasemk.check import IntegrityCheck
 from hbasemk.check import blobs as check_blobs
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import schema
@@ -23,6 +24,7 @@ from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put, Scan
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support import collection_mutants
 from tests.support.branches import commit_on_branch
 from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, commit
@@ -187,6 +189,27 @@ def test_a_writer_that_wants_a_blob_while_it_is_swept_has_it_afterwards(
     collect(one)
     ref = open_instance(store, world, mac=3).require(other.head(), "/a").properties["p"]
     assert other.blobs.read(ref.id) == b"some content"  # type: ignore[union-attr]
+
+
+@BOTH_ORDERS
+def test_the_check_reports_no_blob_that_a_writer_uploads_again_after_a_collector_died(
+    one: Instance, store: MemoryStore, world: World
+) -> None:
+    """A check runs before and after each call of the writer."""
+    key = bytes.fromhex(write(one, b"some content"))
+    assert one.blobs.doom(key, one.blobs.head(key), world.clock(), 0)
+    calls: list[Call] = []
+
+    def check(call: Call) -> None:
+        calls.append(call)
+        checker = open_instance(store, world, mac=3)
+        assert [str(problem) for problem in IntegrityCheck(checker, live=True, blobs=True).run()] == []
+
+    faulty = FaultyStore(store)
+    writer = open_instance(faulty, world, mac=2)
+    faulty.before = faulty.after = check
+    commit(writer, SetProperty("/a", "p", BlobRef(write(writer, b"some content"))))
+    assert len([call for call in calls if call.table == schema.BLOBS]) == 6
 
 
 @BOTH_ORDERS

@@ -8,6 +8,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.values import BlobRef
+from hbasemk.kernel.blobs import DATA
 from hbasemk.kernel.commit.operations import AddNode, Adjust, RemoveNode, SetProperty
 from tests.support.corruptions.case import Where, case, text
 from tests.support.tables import Tables
@@ -352,3 +353,12 @@ def a_reference_to_a_missing_blob(tables: Tables, path: str) -> Where:
 def an_array_that_refers_to_a_missing_blob(tables: Tables, path: str) -> Where:
     there = tables.instance.blobs.write(io.BytesIO(b"there"))
     return path, text(tables.commit(AddNode(path, {"p": [BlobRef(there), BlobRef("cd" * 32)]})))
+
+
+@case(kinds.BLOB_REFERENCE)
+def a_reference_to_a_blob_whose_collector_died(tables: Tables, path: str) -> Where:
+    blobs = tables.instance.blobs
+    key = bytes.fromhex(blobs.write(io.BytesIO(b"collected in part: " + path.encode())))
+    assert blobs.doom(key, blobs.head(key), 0, 0)
+    tables.remove(schema.BLOBS, key + b"\0\0\0\0", DATA)
+    return path, text(tables.commit(AddNode(path, {"p": BlobRef(key.hex())})))
