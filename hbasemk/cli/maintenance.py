@@ -15,6 +15,7 @@ from hbasemk.cli import output
 from hbasemk.cli.session import NULL, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
 from hbasemk.format.limits import shortened
+from hbasemk.format.paths import ROOT
 from hbasemk.options import CENTURY
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 
 
 @click.command("check")
-@click.option("--path", metavar="PATH", help="Check only the nodes at and below PATH, and no other table.")
-@click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well.")
+@click.option(
+    "--path",
+    metavar="PATH",
+    help="Check only the nodes at and below PATH, and no other table. /: all tables, as without this option.",
+)
+@click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well; not with the --path of a subtree.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired without losing committed data.")
 @click.option("--all", "everything", is_flag=True, help=f"Show each problem, also beyond {SHOWN} of the same kind.")
 @NULL
@@ -48,6 +53,10 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
 
     if null:
         session.end_with_null()
+    if blobs and path is not None and path != ROOT:
+        raise click.UsageError(
+            f"--blobs cannot be combined with --path {shortened(path)}, which checks only nodes; leave out one of them"
+        )
     found: Counter[str] = Counter()
     alike: Counter[str] = Counter()
     repaired = left = 0

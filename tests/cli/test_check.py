@@ -146,6 +146,16 @@ def test_one_subtree(tool: Tool, tables: Tables) -> None:
     tool("check", "--path", "c", code=2)
 
 
+def test_one_subtree_has_no_blobs_of_its_own(tool: Tool, capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_captured(capfd, "--url", tool.url, "check", "--path", "/a", "--blobs")
+    assert (code, out) == (2, "")
+    assert "--blobs cannot be combined with --path /a" in err
+    blob = tool("blob", "put", __file__).strip()
+    (facts,) = tool.lines("check", "--path", "/", "--blobs")
+    assert facts["summary"]["nodes_checked"] == 4
+    assert facts["summary"]["blobs_checked"], blob
+
+
 def test_blobs_are_read_when_asked(tool: Tool, tables: Tables) -> None:
     blob = tool("blob", "put", __file__).strip()
     tables.remove(schema.BLOBS, bytes.fromhex(blob) + bytes(4), (schema.DATA, b"data"))
