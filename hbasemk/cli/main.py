@@ -13,6 +13,7 @@ import click
 import hbasemk
 from hbasemk.cli import output
 from hbasemk.cli.session import DEBUG, Session, form_option, with_common_options
+from hbasemk.cli.signals import EndedBySignal
 from hbasemk.errors import (
     CommitUnknownError,
     ConflictError,
@@ -106,6 +107,9 @@ def main(arguments: Sequence[str] | None = None, command: click.Command = cli, p
         with output.logged_as_messages():
             code = _run(session, arguments, command, program)
         code = _finish(session, code)
+    except EndedBySignal as ended:
+        code = ended.code
+        _discard_blocked_output(session)
     except (KeyboardInterrupt, RuntimeError) as error:
         if not _is_interruption(error):
             raise

@@ -18,6 +18,7 @@ from hbasemk.cli.files import standard_input
 from hbasemk.cli.leading_hyphens import HyphenCommand
 from hbasemk.cli.output import moment
 from hbasemk.cli.session import NULL, Integer, Revision, Seconds, Session, at
+from hbasemk.cli.signals import ended_by_signals
 from hbasemk.cli.times import Since, When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import shortened
@@ -269,32 +270,36 @@ def watch(
 ) -> None:
     """Show each new revision that changes the subtree of PATH.
 
-    Runs until you interrupt it or its reader ends, also through outages of the store. The last line, on standard error, is a
-    token. A later watch with --since TOKEN continues there, and misses and repeats no revision. With --output json each object
-    has the token in "resume".
+    Runs until Ctrl-C or SIGTERM ends it (exit codes 130 and 143) or its reader ends, also through outages of the store. The last
+    line, on standard error, is a token. A later watch with --since TOKEN continues there, and misses and repeats no
+    revision. The token covers the revisions that the command has written, also those that the reader of a pipe, such as `head`,
+    has not read. With --output json each object has the token in "resume", so a program can store that of the last one it read.
     """
     from hbasemk.opening import connect
 
-    with contextlib.ExitStack() as opened:
-        repository = opened.enter_context(connect(session.url, create=False))
-        after = repository.at(time=since) if isinstance(since, datetime.datetime) else since
-        watching = opened.enter_context(repository.watch(path, timeout, since=after))
-        token = watching.resume_token
-        output.when_reader_ends(watching.close)
+    token: str | None = None
+    with ended_by_signals():
         try:
-            for shown, entry in enumerate(watching, 1):
-                message = session.message(entry.message)
-                row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
-                names = ["revision", "time", "nodes", "message"]
-                if session.json:
-                    row, names = [*row, watching.resume_token], [*names, "resume"]
-                session.rows([row], names)
-                output.flush()
+            with contextlib.ExitStack() as opened:
+                repository = opened.enter_context(connect(session.url, create=False))
+                after = repository.at(time=since) if isinstance(since, datetime.datetime) else since
+                watching = opened.enter_context(repository.watch(path, timeout, since=after))
                 token = watching.resume_token
-                if shown == limit:
-                    break
+                output.when_reader_ends(watching.close)
+                for shown, entry in enumerate(watching, 1):
+                    message = session.message(entry.message)
+                    row = [entry.revision, moment(entry.time_ms), len(entry.changes), message]
+                    names = ["revision", "time", "nodes", "message"]
+                    if session.json:
+                        row, names = [*row, watching.resume_token], [*names, "resume"]
+                    session.rows([row], names)
+                    output.flush()
+                    token = watching.resume_token
+                    if shown == limit:
+                        break
         finally:
-            output.complain(f"resume with --since {token}")
+            if token is not None:
+                output.complain(f"resume with --since {token}")
 
 
 COMMANDS = (commit, nodes, diff, watch)

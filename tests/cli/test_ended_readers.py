@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,9 @@ from hbasemk.store.sqlite import SqliteStore
 from hbasemk.system import SystemRuntime
 from tests.support.commands import DONE, NO
 from tests.support.tables import Tables
+
+INTERRUPTED = 130
+TERMINATED = 143
 
 
 @pytest.fixture
@@ -125,6 +130,54 @@ def test_a_watch_ends_with_its_reader_although_nothing_is_committed(url: str, at
         running.stdout.close()
         assert running.stderr.read().startswith(b"hbasemk: resume with --since ")
         assert running.wait(60) == DONE
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+def test_a_signal_is_the_normal_end_of_a_watch(url: str, number: int, code: int) -> None:
+    command = [sys.executable, "-m", "hbasemk", "--url", url, "watch"]
+    with (
+        connect(url, poll_interval=0) as repository,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running,
+    ):
+        wait_until_listening(repository, running)
+        running.send_signal(number)
+        _, stderr = running.communicate()
+        assert running.returncode == code
+        token = resume_token(stderr)
+        repository.run(lambda tx: tx.set("/a", "n", 0), "later")
+        with repository.watch(since=token, timeout=0) as watch:
+            assert [entry.message for entry in watch][-1] == "later"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, INTERRUPTED), (signal.SIGTERM, TERMINATED)])
+def test_a_signal_ends_a_watch_whose_reader_does_not_read(url: str, number: int, code: int) -> None:
+    with connect(url, poll_interval=0) as repository:
+        first = repository.head.revision
+        for value in range(3):
+            repository.run(lambda tx: tx.set("/a", "n", -value), "x" * 60_000)  # noqa: B023
+        theirs, ours = os.pipe()
+        command = [sys.executable, "-m", "hbasemk", "--url", url, "watch", "--since", first]
+        with subprocess.Popen(command, stdout=ours, stderr=subprocess.PIPE) as running:
+            room = select.poll()
+            room.register(ours, select.POLLOUT)
+            while room.poll(0):
+                assert running.poll() is None
+                SystemRuntime().sleep(0.01)
+            running.send_signal(number)
+            _, stderr = running.communicate()
+        os.close(ours)
+        os.close(theirs)
+        assert running.returncode == code
+        with repository.watch(since=resume_token(stderr), timeout=0) as watch:
+            # It repeats what was not wholly written.
+            assert len(list(watch)) in {2, 3}
+
+
+def resume_token(stderr: bytes) -> str:
+    """Return the token of a watch that has printed nothing else."""
+    before, _, token = stderr.decode().partition("hbasemk: resume with --since ")
+    assert (before, token.count("\n"), token[-1:]) == ("", 1, "\n")
+    return token[:-1]
 
 
 def wait_until_listening(repository: hbasemk.Repository, running: subprocess.Popen[bytes]) -> None:

@@ -24,6 +24,7 @@ from tests.support.repositories import problems
 
 DONE, NO, USAGE, CONFLICT, UNREACHABLE = range(5)
 INTERRUPTED = 130
+TERMINATED = 143
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
 
 
@@ -211,7 +212,7 @@ def test_commands_end_with_the_codes_of_the_guide(run: Run, place: Place, code: 
 def test_the_guide_lists_every_code() -> None:
     section = GUIDE.read_text(encoding="utf-8").partition("### Exit codes")[2].partition("\n#")[0]
     listed = [int(code) for code in re.findall(r"^\| (\d+) \|", section, re.M)]
-    assert listed == sorted({code for code, _ in TABLE} | {INTERRUPTED})
+    assert listed == sorted({code for code, _ in TABLE} | {INTERRUPTED, TERMINATED})
 
 
 def test_an_unknown_outcome_ends_with_3(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
