@@ -2,7 +2,7 @@
 
 A value without a JSON form is an object with one key: ``$bytes`` (base64), ``$blob`` (an id), ``$float`` (``nan``, ``inf``,
 ``-inf``). So is a value that would be read as another one: ``$number`` (a kept spelling that a number has anyway), ``$integer``
-(too long to be read as decimal digits; hexadecimal), ``$string`` (base64 of a text in which JSON would join two surrogates).
+(more than 4,300 digits; hexadecimal), ``$string`` (base64 of a text in which JSON would join two surrogates).
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ from hbasemk.errors import InvalidValueError, LimitError
 from hbasemk.format import exact, limits
 from hbasemk.format.limits import shown
 from hbasemk.format.values import BlobRef, Json, Scalar, Value, encode
-from hbasemk.jsop import Number
+from hbasemk.jsop import Number, write_value
 
-_LONGEST_DECIMAL: Final = 14_000
-"""The bits of integers that Python converts to and from decimal digits, of which it accepts at most 4300."""
 _DIGITS: Final = 300
 """Python converts so many digits whatever its limit is."""
 _SHORT: Final = 10**_DIGITS
@@ -47,8 +45,8 @@ def to_json(value: Value) -> str:
         return _marked("$blob", value.id)
     if isinstance(value, float) and not math.isfinite(value):
         return _marked("$float", repr(value))
-    if isinstance(value, int) and value.bit_length() > _LONGEST_DECIMAL:
-        return _marked("$integer", hex(value))
+    if isinstance(value, int):
+        return _marked("$integer", hex(value)) if limits.is_long_int(value) else write_value(value)
     if isinstance(value, str) and _split_pair(value):
         return _marked("$string", base64.b64encode(value.encode("utf-8", "surrogatepass")).decode())
     return json.dumps(value)

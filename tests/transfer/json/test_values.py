@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -35,6 +36,22 @@ def test_an_integer_is_limited_by_its_bytes_only(sign: int) -> None:
     assert decode(encode_any(from_json(decoder.decode(text)))) == longest
     with pytest.raises(LimitError, match=f"more than {limits.MAX_VALUE} bytes"):
         encode_any(longest << 1)
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+@pytest.mark.parametrize("most", [4300, 640], ids=["usual", "lowest"])
+def test_an_integer_within_the_limit_is_written_in_decimal_digits(sign: str, most: int) -> None:
+    text = sign + "9" * limits.MAX_DIGITS
+    longest = int(text)
+    before = sys.get_int_max_str_digits()
+    # A program may let Python convert fewer digits.
+    sys.set_int_max_str_digits(most)
+    try:
+        assert to_json(longest) == text
+        assert from_json(decoder.decode(text)) == longest
+        assert to_json(longest * 10) == f'{{"$integer": "{hex(longest * 10)}"}}'
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 spellings = re.compile(NUMBER, re.ASCII)
