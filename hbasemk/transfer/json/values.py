@@ -125,8 +125,8 @@ _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
     "$bytes": lambda inside: base64.b64decode(inside, validate=True),
     "$blob": BlobRef,
     "$float": lambda inside: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inside],
-    "$number": lambda inside: Json(Number(inside).text),
     "$integer": lambda inside: int(inside, 16),
+    "$number": lambda inside: Json(Number(inside).text),
     "$string": lambda inside: base64.b64decode(inside, validate=True).decode("utf-8", "surrogatepass"),
 }
 

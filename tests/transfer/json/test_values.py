@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hbasemk import BlobRef, Json, LimitError
 from hbasemk.format import limits
 from hbasemk.format.json_number import NUMBER
 from hbasemk.format.values import decode, encode
-from hbasemk.transfer.json.values import decoder, encode_any, from_json, to_json
+from hbasemk.transfer.json.values import _MARKS, decoder, encode_any, from_json, to_json
 from tests.support.json_exports import VALUES
 
 
@@ -78,3 +79,15 @@ def test_common_values_are_written_as_plain_json() -> None:
     assert to_json(["a", 1, 1.5, True]) == '["a", 1, 1.5, true]'
     assert to_json(Json("1.10")) == "1.10"
     assert to_json(Json("1.1")) == '{"$number": "1.1"}'
+
+
+def test_the_guide_shows_the_form_of_each_value_without_a_json_form() -> None:
+    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    shown = [json.loads(found) for found in re.findall(r"^\| `(\{\"\$.*?\})` \|", guide, re.MULTILINE)]
+
+    assert [key for one in shown for key in one] == list(_MARKS)
+    values = [from_json(one) for one in shown]
+    assert repr(values[2]) == "nan"
+    del values[2]
+    blob = BlobRef("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+    assert values == [b"\x00\xff", blob, -0xFF, Json("1.5"), "\ud83d\ude00"]
