@@ -40,7 +40,11 @@ class _Blob:
 
 
 class BlobsCheck:
-    """Check the table once. ``now_ms`` returns a lower bound of the store's time in ms since 1970."""
+    """Check the table once.
+
+    ``now_ms`` returns a lower bound of the store's time in ms since 1970. ``progress`` is called with the number of blobs in each
+    batch of rows; neither chunks nor unfinished uploads count.
+    """
 
     def __init__(self, context: CheckContext, now_ms: Callable[[], float], progress: Callable[[int], None]) -> None:
         self._context = context
@@ -77,7 +81,7 @@ class BlobsCheck:
         while True:
             rows = self._context.page(schema.BLOBS, scan)
             yield from rows
-            self._progress(len(rows))
+            self._progress(sum(_is_head(row) for row in rows))
             if len(rows) < scan.limit:
                 return
             size = sum(len(cell.value) for row in rows for cell in row.cells)
@@ -133,6 +137,11 @@ class BlobsCheck:
         elif blob.digest.digest() != blob.key:
             detail = f"its content, {counted(blob.length, 'byte')}, has the SHA-256 {blob.digest.hexdigest()}"
             yield _damage(kinds.BLOB_CONTENT, name, detail)
+
+
+def _is_head(row: Row) -> bool:
+    """Return whether a row has the length of a blob: each blob has one such row, and one for each chunk."""
+    return len(row.key) == KEY and any((cell.family, cell.qualifier) == LENGTH for cell in row.cells)
 
 
 def _missing(name: str, number: int) -> Problem:

@@ -24,7 +24,7 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Store
 
 Progress = Callable[[str, int], None]
-"""A function that receives the table and the number of its checked rows, after each batch."""
+"""A function that receives the table and the number of its checked rows, or of checked blobs, after each batch."""
 
 
 class IntegrityCheck:

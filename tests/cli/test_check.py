@@ -169,6 +169,16 @@ def test_blobs_are_read_when_asked(tool: Tool, tables: Tables) -> None:
     tool("check", "--blobs")
 
 
+def test_blobs_are_counted_and_not_their_chunks(tool: Tool, tables: Tables, tmp_path: Path) -> None:
+    for name, size in ("small", 10), ("empty", 0), ("large", 3_000_000):
+        (tmp_path / name).write_bytes(bytes(size))
+        tool("blob", "put", str(tmp_path / name))
+    # An unfinished upload is none.
+    tables.put(schema.BLOBS, bytes(36), ((schema.DATA, b"data"), b"part", None))
+    assert tool.lines("check", "--blobs")[-1]["summary"]["blobs_checked"] == 3
+    assert "blobs checked    3\n" in tool("check", "--blobs")
+
+
 def test_a_note_is_not_a_problem(tool: Tool, tables: Tables) -> None:
     tables.put(schema.BLOBS, bytes(36), ((schema.DATA, b"data"), b"part", None))
     (found, _) = tool.lines("check", "--blobs")
