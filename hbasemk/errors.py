@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+CHECK_ADVICE: Final = ". `hbasemk check` lists what is damaged."
+"""The end of each message about damaged data; the check itself leaves it out."""
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 

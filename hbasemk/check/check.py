@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 from hbasemk.check import problem as kinds
@@ -14,7 +15,7 @@ from hbasemk.check.links import Links
 from hbasemk.check.logs import Logs
 from hbasemk.check.nodes import NodesCheck
 from hbasemk.check.problem import Problem
-from hbasemk.errors import FormatError
+from hbasemk.errors import CHECK_ADVICE, FormatError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.inspection import HeadInspection, Inspection
 from hbasemk.kernel.instance import Instance
@@ -66,7 +67,7 @@ class IntegrityCheck:
         """
         for problem in self._run():
             if self._notes or problem.severity != kinds.NOTE:
-                yield problem
+                yield _without_advice(problem)
 
     def _run(self) -> Iterator[Problem]:
         inspection = HeadInspection(self._instance)
@@ -118,12 +119,19 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     try:
         settings = Settings.decode(b"".join(cell.value for cell in row.cells), store)
     except FormatError:
-        yield Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why))
+        yield _without_advice(Problem(kinds.SETTINGS, schema.SETTINGS_ROW.decode(), "", str(why)))
         return
     context = CheckContext(Inspection.unopened(store, runtime, settings), live=True)
     seen = False
     for problem in _tables(context, lambda _: lambda _: None, None, None, None):
         seen = seen or problem.severity == kinds.DAMAGE
-        yield problem
+        yield _without_advice(problem)
     if not seen:
-        yield Problem(kinds.SETTINGS, store.location, "", str(why))
+        yield _without_advice(Problem(kinds.SETTINGS, store.location, "", str(why)))
+
+
+def _without_advice(problem: Problem) -> Problem:
+    """Remove the advice of an error message to run the check, which is what reports the problem."""
+    if CHECK_ADVICE not in problem.detail:
+        return problem
+    return dataclasses.replace(problem, detail=problem.detail.replace(CHECK_ADVICE, ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeGuard
 
-from hbasemk.errors import FormatError, InvalidPathError
+from hbasemk.errors import CHECK_ADVICE, FormatError, InvalidPathError
 from hbasemk.format import limits
 
 ROOT: Final = "/"
@@ -152,7 +152,7 @@ def decode(data: bytes) -> str:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"a stored name or message is damaged: {limits.shown(data)} is not UTF-8. `hbasemk check` lists what is damaged."
+            f"a stored name or message is damaged: {limits.shown(data)} is not UTF-8{CHECK_ADVICE}"
         ) from error
 
 
@@ -179,9 +179,7 @@ def path_of(row_key: bytes) -> str:
         return row_key[2:].decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise FormatError(
-            f"the row key is damaged: it is not UTF-8 (table 'nodes', row key {limits.shown(row_key)}). `hbasemk check` "
-            "lists what "
-            "is damaged."
+            f"the row key is damaged: it is not UTF-8 (table 'nodes', row key {limits.shown(row_key)}){CHECK_ADVICE}"
         ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from hbasemk.errors import FormatError
+from hbasemk.errors import CHECK_ADVICE, FormatError
 from hbasemk.format import paths
 from hbasemk.format.limits import shown
 from hbasemk.store.abc import ALL_VERSIONS, Column, Table
@@ -198,9 +198,7 @@ def damaged(problem: str, table: str, row: bytes, column: Column | None = None) 
     where = f"table {table!r}, row {shown(row)}"
     if column is not None:
         where += f", column {column[0].decode('ascii', 'backslashreplace')}:{shown(column[1])}"
-    return FormatError(
-        f"{problem} ({where}). `hbasemk check` lists what is damaged.", table=table, row=row, column=column
-    )
+    return FormatError(f"{problem} ({where}){CHECK_ADVICE}", table=table, row=row, column=column)
 
 
 def revision_key(revision: int) -> bytes:

@@ -195,6 +195,7 @@ def test_a_repository_that_cannot_be_opened_reports_the_reason(tool: Tool, table
     assert "wrong watermark" in [line.get("kind") for line in tool.lines("check", "--repair", code=1)]
     tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.SETTINGS, b"{", None))
     assert tool.lines("check", code=1)[0]["kind"] == "undecodable settings"
+    assert "`hbasemk check` lists" not in tool("check", code=1)
 
 
 def test_recover_lists_the_revisions_that_it_ended(tool: Tool, tables: Tables) -> None:
