@@ -404,7 +404,7 @@ def export(
 
     As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
     is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or time
-    that no file can have.
+    that no file can have. Bits that need --special-modes do not change it.
     """
     from hbasemk.cli.session import at
     from hbasemk.transfer import own_files
