@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
+from hbasemk.cli.leading_hyphens import DurationCommand
 from hbasemk.cli.session import Session, at
 from hbasemk.cli.times import Duration, When
 from hbasemk.errors import CheckpointError
@@ -23,7 +24,7 @@ def checkpoint() -> None:
     """Keep snapshots readable for a time, exactly as they are."""
 
 
-@checkpoint.command("make")
+@checkpoint.command("make", cls=DurationCommand)
 @click.argument("lifetime", type=Duration())
 @click.option(
     "--at", "revision", type=When(), metavar="WHEN", help="Keep this revision, or the newest one before a time."
@@ -54,7 +55,7 @@ def list_checkpoints(session: Session) -> None:
         _show(session, all_fields(session, repository))
 
 
-@checkpoint.command("extend")
+@checkpoint.command("extend", cls=DurationCommand)
 @click.argument("name", metavar="CHECKPOINT")
 @click.argument("lifetime", type=Duration())
 @click.pass_obj

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hbasemk.cli import output
+from hbasemk.cli.leading_hyphens import DurationCommand
 from hbasemk.cli.session import Integer, Session
 from hbasemk.cli.times import UNITS, seconds_of
 from hbasemk.format.limits import shown as quoted
@@ -65,7 +66,7 @@ def waits_for(session: Session, hold: Hold | None) -> str | None:
     return f"{hold}{note}"
 
 
-@click.command("retention")
+@click.command("retention", cls=DurationCommand)
 @click.argument("duration", type=Retention(), required=False)
 @click.pass_obj
 def retention(session: Session, duration: tuple[int | None] | None) -> None:

@@ -43,6 +43,13 @@ class HyphenCommand(click.Command):
         return super().parse_args(context, [*options, "--", *arguments])
 
 
+class DurationCommand(HyphenCommand):
+    """A command with a duration as an argument; the type of the argument rejects a negative one."""
+
+    def is_argument(self, text: str) -> bool:
+        return text[1].isdigit()
+
+
 def _needs_value(text: str, with_value: set[str]) -> bool:
     """Return whether the next text is the value of an option, or of the last of several short options in one text."""
     if text.startswith("--"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.session import NULL, Seconds, Session
+from hbasemk.cli.session import NULL, Integer, Seconds, Session
 from hbasemk.errors import FormatError, NodeNotFoundError
 from hbasemk.format.limits import shortened
 from hbasemk.format.paths import ROOT
@@ -164,7 +164,9 @@ def _show_recovered(session: Session, one: RecoveryResult) -> None:
 
 
 @click.command("upgrade")
-@click.option("--to", "wanted", type=int, metavar="FORMAT", help="Upgrade to this format. Default: the newest one.")
+@click.option(
+    "--to", "wanted", type=Integer(min=1), metavar="FORMAT", help="Upgrade to this format. Default: the newest one."
+)
 @click.pass_obj
 def upgrade(session: Session, wanted: int | None) -> None:
     """Upgrade the repository to the format of this version.

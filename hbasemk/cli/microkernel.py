@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hbasemk.jsop import Operation
     from hbasemk.kernel.diff import NodeChange
 
+MOST = 2**63 - 1
+"""The largest integer that the MicroKernel interface accepts."""
 MANY, LARGE = 10_000, 1 << 20
 """The pieces, and their characters, of JSOP that are printed at once."""
 
@@ -83,16 +85,16 @@ def _standard_input() -> str:
 @click.option(
     "-d",
     "--depth",
-    type=Integer(min=-1),
+    type=Integer(-1, MOST),
     default=1,
     show_default=True,
     help="The number of levels below PATH. -1: no children.",
 )
-@click.option("--offset", type=Integer(min=0), default=0, help="Skip this many children of PATH.")
+@click.option("--offset", type=Integer(0, MOST), default=0, help="Skip this many children of PATH.")
 @click.option(
     "-n",
     "--limit",
-    type=Integer(min=-1),
+    type=Integer(-1, MOST),
     default=-1,
     help="Show at most this many children of each node. -1: all.",
 )

@@ -103,21 +103,27 @@ def at(repository: Repository, revision: str | datetime.datetime | None) -> Snap
 
 
 class Seconds(click.FloatRange):
-    """A finite number of seconds, from 0 to ``most`` (None: without limit)."""
+    """A number of seconds, from 0 to ``most`` (None: without limit). ``endless`` allows infinity."""
 
     name = "seconds"
 
-    def __init__(self, most: float | None = None) -> None:
+    def __init__(self, most: float | None = None, *, endless: bool = False) -> None:
         super().__init__(min=0, max=most)
+        self._endless = endless
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             seconds = float(value)
         except ValueError:
             seconds = math.nan
-        if not math.isfinite(seconds):
-            self.fail(f"{value!r} is not a finite number of seconds, such as 90 or 0.5", param, ctx)
-        checked: float = super().convert(seconds, param, ctx)
+        if math.isnan(seconds) or (math.isinf(seconds) and not self._endless):
+            kind = "number" if self._endless else "finite number"
+            self.fail(f"{shown(str(value))} is not a {kind} of seconds, such as 90 or 0.5", param, ctx)
+        try:
+            checked: float = super().convert(seconds, param, ctx)
+        except click.BadParameter:
+            expected = "of at least 0" if self.max is None else f"from 0 to {self.max:.0f}"
+            self.fail(f"{shown(str(value))} is out of range; expected a number of seconds {expected}", param, ctx)
         return checked
 
 

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from hbasemk.cli import output
 from hbasemk.cli.files import STREAM, DiskPath, require_file_name, standard_input
-from hbasemk.cli.session import Decorated, Integer, Session
+from hbasemk.cli.session import Decorated, Integer, Seconds, Session
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import check_message
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _RETRY_TIMEOUT = click.option(
     "--retry-timeout",
-    type=float,
+    type=Seconds(endless=True),
     metavar="SECONDS",
     help="Retry for this long while the store is unreachable. Default: the retry_timeout of the URL, else 120.",
 )

@@ -113,7 +113,7 @@ def test_expired_checkpoints_are_marked(made: Made) -> None:
         (("make", "0s"), "lifetime must be a number of seconds, more than 0"),
         (("make", "999999w"), "at most"),
         (("make", "soon"), "'soon' is not a duration; expected numbers with the units"),
-        (("make", "-1h"), "No such option"),
+        (("make", "-1h"), "'-1h' is not a duration; expected numbers with the units"),
         (("make",), "Missing argument"),
         (("make", "1h", "--at", "x"), "not a revision id"),
         (("make", "1h", "-m", "x" * 1025), "at most 1024 bytes"),
