@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, TextIO
 
@@ -142,7 +143,7 @@ def _run(session: Session, arguments: Sequence[str] | None, command: click.Comma
         _report(session, cause, str(cause))
         return NO
     except OSError as error:
-        _report(session, error, output.os_error_text(error))
+        _report(session, error, output.os_error_text(_of_output(error) if _is_of_click(error) else error))
         for stream in _streams():
             # Report an error of this stream only once.
             _flush(stream)
@@ -155,10 +156,20 @@ def _finish(session: Session, code: int) -> int:
     for stream in _streams():
         error = _flush(stream)
         if error is not None and stream is sys.stdout:
-            named = OSError(error.errno, error.strerror, output.STANDARD_OUTPUT)
-            _report(session, error, output.os_error_text(named))
+            _report(session, error, output.os_error_text(_of_output(error)))
             code = code or NO
     return code
+
+
+def _is_of_click(error: OSError) -> bool:
+    """Return whether click could not print: only help and the version, on standard output, which its errors do not name."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames[-1].f_globals.get("__name__") == "click.utils"
+
+
+def _of_output(error: OSError) -> OSError:
+    """Return an error of standard output that names it."""
+    return OSError(error.errno, error.strerror, output.STANDARD_OUTPUT)
 
 
 def _discard_blocked_output(session: Session) -> None:
