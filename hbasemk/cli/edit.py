@@ -311,6 +311,13 @@ def set_(
                 f"{limits.shown(value)} is not a property value; expected a string, a number, true, false or a list of these "
                 "(--unset removes a property)"
             )
+        for one in converted if isinstance(converted, list) else ():
+            if one is None or isinstance(one, (list, dict)):
+                name = "null" if one is None else "a list" if isinstance(one, list) else "an object"
+                raise click.UsageError(
+                    f"{limits.shown(value)} is not a property value: a list cannot hold {name}; expected strings, numbers, true "
+                    "or false in it"
+                )
 
     def change(tx: Transaction) -> None:
         if create and not tx.exists(path):

@@ -303,6 +303,13 @@ def test_set_says_what_a_type_expects(run: Run, tree: None, kind: str, value: st
     assert f"'{value}' is not of the type {kind}; {expected}\n" in ran.err
 
 
+@pytest.mark.parametrize(("inside", "name"), [("null", "null"), ("[2]", "a list"), ('{"a": 1}', "an object")])
+def test_set_says_in_words_of_json_what_a_list_cannot_hold(run: Run, tree: None, inside: str, name: str) -> None:
+    ran = run("set", "-t", "json", "/a", "list", f"[1, {inside}]")
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert f"'[1, {inside}]' is not a property value: a list cannot hold {name}; expected strings, numbers" in ran.err
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "shown"),
     [("json", "-0", "-0\n"), ("json", "[-0, 0]", "[-0, 0]\n"), ("integer", "-0", "0\n"), ("integer", "+5", "5\n")],
