@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import click
 
 from hbasemk.cli import output
-from hbasemk.cli.files import STREAM, DiskPath, standard_input
+from hbasemk.cli.files import STREAM, DiskPath, NamedReader, standard_input
 from hbasemk.cli.session import Session
 
 
@@ -37,7 +38,8 @@ def blob_put(session: Session, file: str, replace: bool) -> None:
         else:
             stream = stack.enter_context(own_files.open_other(file, session.url, use))
         repository = stack.enter_context(session.open())
-        session.rows([[repository.blobs.write(stream, replace=replace).id]], ["blob"])
+        named = cast("BinaryIO", NamedReader(stream, "standard input" if file == STREAM else file))
+        session.rows([[repository.blobs.write(named, replace=replace).id]], ["blob"])
 
 
 @blob.command("get")

@@ -33,6 +33,21 @@ def require_file_name(path: str) -> None:
         )
 
 
+class NamedReader:
+    """A binary stream to read whose errors name it; those of reads name no file by themselves."""
+
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._name = name
+
+    def read(self, size: int = -1) -> bytes:
+        """Read as the stream does; raise OSError that names it."""
+        try:
+            return self._stream.read(size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from error
+
+
 def standard_input(expected: str, otherwise: str = "a file as the argument") -> BinaryIO:
     """Return the bytes of standard input. If it is closed, raise a usage error: expected this there, or otherwise that."""
     if sys.stdin is None:

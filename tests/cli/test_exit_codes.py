@@ -375,6 +375,23 @@ def test_a_full_disk_is_an_error_of_every_command(place: Place) -> None:
         assert b"Exception ignored" not in ran.stderr, line
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="no file here whose reads fail")
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("blob put {file}", "/proc/self/mem"),
+        ("blob put", "standard input"),
+        ("import -f json {file} --at /new", "/proc/self/mem"),
+        ("import -f json - --at /new", "standard input"),
+    ],
+)
+def test_an_error_of_a_read_names_the_file(place: Place, line: str, name: str) -> None:
+    with open("/proc/self/mem", "rb") as unreadable:
+        ran = process(place, line.replace("{file}", "/proc/self/mem"), stdin=unreadable, capture_output=True)
+    assert (ran.returncode, ran.stdout) == (NO, b"")
+    assert ran.stderr.splitlines()[-1] == f"hbasemk: {name}: Input/output error".encode()
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 @pytest.mark.parametrize(
     ("line", "code"), [("ls", DONE), ("ls /none", NO), ("ls a", USAGE), ("merge {branch}", CONFLICT)]

@@ -244,6 +244,8 @@ class _Reader:
             # Twice as much each time, so that a long value is not scanned too often.
             data = self._source.read(max(PIECE, len(rest)))
             more = self._decode(data, not data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from error
         except UnicodeDecodeError as error:
             self._at = len(self._text) + len(error.object[: error.start].decode("utf-8"))
             self._fail(f"the text is not UTF-8 ({error.reason})")
