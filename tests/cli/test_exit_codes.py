@@ -454,6 +454,11 @@ def test_an_interruption_while_the_output_pipe_is_full_is_one_line(place: Place)
     assert (running.returncode, stderr.strip()) == (INTERRUPTED, b"hbasemk: interrupted")
 
 
+def test_blob_get_ignores_the_output_format_and_says_so(run: Run, place: Place) -> None:
+    assert run("--output", "json", "blob", "get", place.blob)[1] == run("blob", "get", place.blob)[1] != ""
+    assert "ignores --output" in " ".join(run("blob", "get", "--help")[1].split())
+
+
 def test_the_version_is_one_line(run: Run) -> None:
     assert run("--version") == (DONE, f"hbasemk, version {hbasemk.__version__}\n", "")
 
