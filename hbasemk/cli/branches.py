@@ -147,7 +147,7 @@ def merge(session: Session, revision: str, message: str | None) -> None:
                 revision=error.revision,
                 other=error.other,
             ) from error
-        session.rows([[merged]], ["revision"])
+        session.committed(merged)
 
 
 COMMANDS = (branch, branches, merge)

@@ -87,7 +87,7 @@ def _change(session: Session, change: Callable[[Transaction], None], message: st
 
     with session.open() as repository:
         # Not the head: it may contain a later commit of another process, and reading it may fail.
-        session.rows([[repository.run(changed, message).revision]], ["revision"])
+        session.committed(repository.run(changed, message).revision)
 
 
 @click.command("init")

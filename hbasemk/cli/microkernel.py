@@ -63,7 +63,7 @@ def commit(session: Session, jsop: str | None, root: str, revision: str | None, 
 
     text = _standard_input() if jsop is None else jsop
     with session.open() as repository:
-        session.rows([[MicroKernel(repository).commit(root, text, revision, message)]], ["revision"])
+        session.committed(MicroKernel(repository).commit(root, text, revision, message))
 
 
 def _standard_input() -> str:

@@ -73,6 +73,17 @@ class Session:
             else:
                 self.line(*("" if cell is None else str(cell) for cell in row))
 
+    def committed(self, revision: str | None) -> None:
+        """Print the revision that contains a change; if that fails, say so on standard error, since the change is committed."""
+        try:
+            self.rows([[revision]], ["revision"])
+            output.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            output.complain(f"the change is committed, in revision {revision}, which cannot be printed")
+            raise
+
     def line(self, *cells: str) -> None:
         """Print one line of cells with tabs between them."""
         output.print_line(cells, "\0" if self.null else "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -375,6 +376,24 @@ def test_a_full_disk_is_an_error_of_every_command(place: Place) -> None:
         assert b"Exception ignored" not in ran.stderr, line
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.parametrize("line", ["set /a/b n 7", "rm /a/b", 'commit +"/made":{}', "merge {other}"])
+@pytest.mark.parametrize("stdout", ["/dev/full", "&-"])
+def test_a_change_whose_revision_cannot_be_printed_is_reported(place: Place, line: str, stdout: str) -> None:
+    with connect(place.url, poll_interval=0) as repository:
+        branch = repository.branch()
+        branch.run(lambda tx: tx.set("/", "n", 2))
+        words = line.replace("{other}", branch.revision).split()
+        script = f"{sys.executable} -m hbasemk {shlex.join(words)} >{stdout}"
+        environment = {**os.environ, "HBASEMK_URL": place.url}
+        ran = subprocess.run(["bash", "-c", script], check=False, capture_output=True, env=environment)
+        revision = repository.refresh().revision
+    first, last = ran.stderr.decode().splitlines()
+    assert ran.returncode == NO
+    assert first == f"hbasemk: the change is committed, in revision {revision}, which cannot be printed"
+    assert last.startswith("hbasemk: standard output: ")
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="no file here whose reads fail")
 @pytest.mark.parametrize(
     ("line", "name"),
@@ -404,7 +423,7 @@ def test_messages_that_cannot_be_written_change_no_exit_code(place: Place, line:
 
 @pytest.mark.parametrize(
     "line",
-    ["ls", "set /a n 7", "blob get {blob}", "cat /a -p n", "--version", "--help", "ls --help", "blob get --help"],
+    ["ls", "blob get {blob}", "cat /a -p n", "--version", "--help", "ls --help", "blob get --help"],
 )
 def test_a_closed_standard_output_is_an_error(place: Place, line: str) -> None:
     words = " ".join(word.format(**vars(place)) for word in line.split())
