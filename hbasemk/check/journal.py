@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.check import problem as kinds
+from hbasemk.check.arrivals import ArrivalsCheck
 from hbasemk.check.branches import BranchesCheck
 from hbasemk.check.cluster import Leases
 from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, text
@@ -45,6 +46,7 @@ class JournalCheck:
         self._watermark = context.initial_watermark
         self._progress = progress
         self._branches = BranchesCheck(context)
+        self._arrivals = ArrivalsCheck(context)
         # On a store with parallel calls, a row declares the most that its operations can touch; not all of it is written.
         self._exact = not context.store.supports_parallel_calls
         self._before = context.settings.root_revision
@@ -69,7 +71,9 @@ class JournalCheck:
                     self._before = entry.revision
             yield from self._compare(entries)
             yield from self._branches.check([entry.row for entry in entries if entry.row.is_branch])
+            yield from self._arrivals.check([entry.row for entry in entries])
             self._progress(len(rows))
+        yield from self._arrivals.read_on()
         yield from self._check_hidden()
 
     # --- one row -----------------------------------------------------------------------------------------

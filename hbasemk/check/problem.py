@@ -52,6 +52,8 @@ NOT_HIDDEN: Final = "revision in doubt that is not hidden"
 ROW_AGAIN: Final = "journal row that was deleted before"
 HIDDEN: Final = "committed revision that is hidden"
 UNANNOUNCED: Final = "committed revision that is not announced"
+NOT_NUMBERED: Final = "committed revision without an arrival number"
+NUMBER: Final = "wrong arrival number"
 BRANCH: Final = "damaged branch"
 BRANCH_HEAD: Final = "unknown branch head"
 

@@ -51,6 +51,7 @@ class Repair:
             kinds.NOT_HIDDEN: self._abort_below_watermark,
             kinds.HIDDEN: self._show,
             kinds.UNANNOUNCED: self._pass,
+            kinds.NOT_NUMBERED: self._number,
             kinds.UPLOAD: self._delete_upload,
             kinds.COUNT: self._delete_memo,
             kinds.LEASE: self._replace_lease,
@@ -126,6 +127,13 @@ class Repair:
         passed = rollback.pass_committed(self._instance, _id(problem))
         self._watermark_stays = not passed
         return "the watermark has passed it" if passed else None
+
+    def _number(self, problem: Problem) -> str | None:
+        """Give the row of a committed revision an arrival number, by which polls find it."""
+        numbered = rollback.number_committed(self._instance, _id(problem))
+        if numbered is None:
+            return None
+        return "gave its row an arrival number" if numbered else RIGHT
 
     # --- the tree ----------------------------------------------------------------------------------------
 

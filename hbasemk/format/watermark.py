@@ -36,6 +36,12 @@ class Watermark:
     claims: Claims = NO_CLAIMS
     stamp: int = 0
 
+    @property
+    def first_cursor(self) -> int:
+        """The arrival number after which an instance that starts here reads the writes of the journal."""
+        # The writes up to the trim level are of rows up to the watermark, which was read with it.
+        return max(self.arrival, self.trimmed.arrival)
+
     def cells(self, timestamp: int | None = None) -> list[NewCell]:
         """Return the cells that move the watermark, or change what it hides; None: with the server's time."""
         cells = [NewCell(*schema.WATERMARK, self.encode(), timestamp)]

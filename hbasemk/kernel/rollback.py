@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
-from hbasemk.format.journal_row import Outcome
+from hbasemk.format.journal_row import JournalRow, Outcome
 from hbasemk.kernel import settings
 from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids import damaged_lease
 from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.kernel.instance import Instance
-from hbasemk.store.abc import Delete
+from hbasemk.store.abc import Decision, Delete, Get, NewCell, Put
 
 ABORTED: Final = "aborted"
 COMMITTED: Final = "committed"
@@ -28,6 +28,8 @@ DAMAGED: Final = "damaged"
 ALL: Final = (ABORTED, SWEPT, COMMITTED, BRANCH, WAITING, DAMAGED)
 STOPS: Final = 100
 """The largest number of steps in which a repair moves the watermark."""
+ARRIVALS: Final = 1000
+"""The writes of journal rows that one call of a repair reads."""
 
 
 class RecoveryResult(NamedTuple):
@@ -203,3 +205,30 @@ def pass_committed(instance: Instance, revision: int) -> bool:
         if is_passed():
             return True
     return False
+
+
+def number_committed(instance: Instance, revision: int) -> bool | None:
+    """Give the row of a committed revision of trunk an arrival number.
+
+    Returns False if polls find the revision already, and None if it is not committed. The write repeats a flag of the row, with
+    its timestamp. It applies only if no journal row was written since this call read the last number. So of several repairs at
+    once, only one writes the row.
+    """
+    store, key = instance.store, schema.revision_key(revision)
+    watermark = settings.read_watermark(store)
+    if revision <= watermark.revision:
+        return False
+    last = watermark.first_cursor
+    while True:
+        last, rows, is_complete = store.arrivals(schema.JOURNAL, last, ARRIVALS, (schema.COMMITTED,))
+        if any(row.key == key for row in rows):
+            return False
+        if not is_complete:
+            continue
+        row = JournalRow(store.read(schema.JOURNAL, [Get(key, columns=(schema.COMMITTED,))])[0])
+        if not row.committed:
+            return None
+        cells = [NewCell(cell.family, cell.qualifier, cell.value, cell.timestamp) for cell in row.cells]
+        decision = Decision(schema.JOURNAL, schema.COMMITTED, schema.YES, Put(key, cells), (schema.JOURNAL, last))
+        if store.write_if(schema.JOURNAL, (), (), lambda _: True, decision):
+            return True

@@ -34,8 +34,7 @@ class ArrivalPoller:
         self._store = store
         self._wants_contents = wants_contents
         self._settings = settings
-        # The writes up to the trim level are of rows up to the watermark, which was read with it.
-        self.cursor = max(watermark.arrival, watermark.trimmed.arrival)
+        self.cursor = watermark.first_cursor
         self._trimmed = watermark.trimmed
         self.low_bound = watermark.revision + 1
         self._highest = watermark.revision
