@@ -189,6 +189,8 @@ class Connections:
                 raise
             except sqlite3.Error as error:
                 self._raise_unless_repeatable(error, connection, begun)
+            except UnicodeDecodeError as error:
+                self._raise_unless_repeatable(errors.of_bytes(error), connection, begun)
             except _SignalArrivedError:
                 raise
             except BaseException:

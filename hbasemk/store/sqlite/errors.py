@@ -61,6 +61,11 @@ def locked() -> sqlite3.OperationalError:
     return sqlite3.OperationalError(_BUSY[0])
 
 
+def of_bytes(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
+    """Return SQLite's error whose text Python could not decode, because it has a damaged name of the schema."""
+    return sqlite3.DatabaseError(error.object.decode(errors="backslashreplace"))
+
+
 def replaced(path: str, lost: str | None) -> StoreUnusableError:
     """Return the error for every call after a file of an open database was deleted or replaced."""
     return StoreUnusableError(

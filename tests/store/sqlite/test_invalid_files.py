@@ -194,6 +194,17 @@ class TestFiles:
             with pytest.raises(FormatError, match=r"content\.db .*damaged"):
                 call()
 
+    def test_a_damaged_name_in_the_schema_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        content = bytearray(path.read_bytes())
+        content[content.index(b"one_2_0")] ^= 0x80
+        path.write_bytes(content)
+        for call in every_first_call(path):
+            with pytest.raises(
+                FormatError, match=r"content\.db .*damaged \(malformed .*\\xefne_2_0.*restore it from a copy"
+            ):
+                call()
+
     def test_a_missing_part_of_a_table_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
         store.close()
         plain = sqlite3.connect(path)
