@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Container, Sequence
+from typing import Final, TypeVar
 
 from hbasemk.errors import FormatError, StoreUnusableError
 from hbasemk.store.abc import Table
@@ -15,29 +16,69 @@ from hbasemk.store.sqlite.connection import Connection
 T = TypeVar("T")
 
 
-def read(sql: sqlite3.Connection) -> dict[str, Families]:
-    """Return the tables of the file, by name."""
-    rows = sql.execute("SELECT id, name, families, versions FROM hbasemk_tables").fetchall()
-    numbered = {name for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    return {
-        name: Families(
-            name,
-            number,
-            [bytes.fromhex(family) for family in families.split(",")],
-            versions,
-            keeps_arrivals=cells.arrivals_table(number) in numbered,
-        )
-        for number, name, families, versions in rows
-    }
+_CONTENTS: Final = (
+    "SELECT id, CAST(name AS BLOB), CAST(families AS BLOB), versions FROM hbasemk_tables UNION ALL "
+    "SELECT NULL, CAST(name AS BLOB), CAST(sql AS BLOB), NULL FROM sqlite_master WHERE type = 'table'"
+)
+"""The tables of the file, then the SQL tables, from one state of the file: another process may create or drop tables."""
+_CELLS: Final = re.compile(r".*_\d+_\d+")
+_ARRIVALS: Final = re.compile(r"hbasemk_arrivals_\d+")
+_COLUMNS: Final = b"row BLOB NOT NULL, qualifier BLOB NOT NULL"
+"""A part of the statement that creates the SQL table of a column family."""
 
 
-def lacks(sql: sqlite3.Connection, tables: Sequence[Table]) -> bool:
+def read(sql: sqlite3.Connection, location: str) -> dict[str, Families]:
+    """Return the tables of the file, by name; raise FormatError if the catalog is damaged.
+
+    One transaction creates or drops a table in the catalog and all its SQL tables. So there are no other SQL tables of ours.
+    """
+    tables: list[tuple[int, bytes, bytes, object]] = []
+    existing: dict[str, bytes] = {}
+    try:
+        for number, name, text, versions in sql.execute(_CONTENTS):
+            if number is None:
+                existing[name.decode()] = text or b""
+            else:
+                tables.append((number, name, text, versions))
+        found = {
+            name.decode(): _families(number, name.decode(), text.decode(), versions, existing)
+            for number, name, text, versions in tables
+        }
+    except ValueError as error:
+        raise _damaged(location, f"its list of tables, hbasemk_tables, cannot be read ({error})") from error
+    except sqlite3.OperationalError as error:
+        if not errors.is_missing_table(error):
+            raise
+        raise _damaged(location, "its list of tables, hbasemk_tables, is missing") from error
+    known = {name for families in found.values() for name in families.sql_tables}
+    for name, statement in existing.items():
+        is_ours = _ARRIVALS.fullmatch(name) or (_CELLS.fullmatch(name) and _COLUMNS in statement)
+        if is_ours and name not in known:
+            raise _damaged(location, f"its list of tables, hbasemk_tables, does not name the table of {name!r}")
+    return found
+
+
+def _families(number: int, name: str, families: str, versions: object, existing: Container[str]) -> Families:
+    """Return one table of the catalog; raise ValueError if its entry is damaged."""
+    if not isinstance(versions, int) or versions < 1:
+        raise ValueError(f"table {name!r} has versions={versions!r}, expected an integer from 1 on")
+    keeps_arrivals = cells.arrivals_table(number) in existing
+    return Families(
+        name, number, [bytes.fromhex(family) for family in families.split(",")], versions, keeps_arrivals=keeps_arrivals
+    )
+
+
+def _damaged(location: str, problem: str) -> FormatError:
+    return FormatError(f"{location} is damaged: {problem}; restore it from a copy")
+
+
+def lacks(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> bool:
     """Return whether the file lacks one of the tables, or the order of writes of one."""
-    found = read(sql)
+    found = read(sql, location)
     return not all(table.name in found and found[table.name].keeps_arrivals >= table.arrivals for table in tables)
 
 
-def create(sql: sqlite3.Connection, tables: Sequence[Table]) -> None:
+def create(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> None:
     """Create what the file lacks of these tables, in an open transaction."""
     for name, families, versions, _ in tables:
         made = sql.execute(
@@ -48,21 +89,19 @@ def create(sql: sqlite3.Connection, tables: Sequence[Table]) -> None:
             for statement in Families(name, made.lastrowid or 0, families, versions).create():
                 sql.execute(statement)
     # Another process may have created any of the tables meanwhile.
-    found = read(sql)
+    found = read(sql, location)
     for table in tables:
         if table.arrivals and not found[table.name].keeps_arrivals:
             sql.execute(found[table.name].create_arrivals())
 
 
-def drop(sql: sqlite3.Connection, tables: Sequence[Table]) -> None:
+def drop(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> None:
     """Remove these tables and their contents, in an open transaction."""
-    found = read(sql)
+    found = read(sql, location)
     for table in tables:
         if table.name in found:
-            for family in found[table.name].all:
-                sql.execute(f"DROP TABLE {family.table}")
-            if found[table.name].keeps_arrivals:
-                sql.execute(f"DROP TABLE {found[table.name].arrivals}")
+            for name in found[table.name].sql_tables:
+                sql.execute(f'DROP TABLE "{name}"')
             sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
 
 
@@ -113,16 +152,14 @@ class Catalog:
                     raise
                 if sql.in_transaction:
                     sql.execute("ROLLBACK")
-        self._known = read(sql)
+        self._known = read(sql, self._location)
         tables = [self.table(name) for name in names]
         try:
             return call(connection, *tables)
         except sqlite3.OperationalError as error:
             if errors.is_missing_table(error):
                 damaged = " or ".join(map(repr, dict.fromkeys(names)))
-                raise FormatError(
-                    f"{self._location} is damaged: a part of table {damaged} is missing; restore it from a copy"
-                ) from error
+                raise _damaged(self._location, f"a part of table {damaged} is missing") from error
             raise
 
     def _require(self, found: dict[str, Families], name: str) -> Families:

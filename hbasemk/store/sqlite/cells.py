@@ -196,6 +196,12 @@ class Families:
         """Return the statement that creates the SQL table that numbers the writes."""
         return f"CREATE TABLE {self.arrivals} (number INTEGER PRIMARY KEY, row BLOB NOT NULL)"
 
+    @property
+    def sql_tables(self) -> list[str]:
+        """The names of the SQL tables."""
+        names = [family.table.strip('"') for family in self.all]
+        return [*names, self.arrivals] if self.keeps_arrivals else names
+
     def get(self, name: bytes) -> Family:
         """Return one family; raises StoreUnusableError if the table does not have it."""
         family = self.by_name.get(name)

@@ -107,9 +107,9 @@ class SqliteStore(Store):
         """Create the file and missing tables, then verify."""
 
         def create(connection: Connection) -> None:
-            if catalog.lacks(connection.sql, tables):
+            if catalog.lacks(connection.sql, self.location, tables):
                 connection.begin(self._durable)
-                catalog.create(connection.sql, tables)
+                catalog.create(connection.sql, self.location, tables)
                 connection.commit()
 
         if not self.read_only:
@@ -118,14 +118,15 @@ class SqliteStore(Store):
 
     def verify(self, tables: Sequence[Table]) -> None:
         """Raise StoreUnusableError if a table is missing or has other families or versions."""
-        self._catalog.verify(self._connections.reading(lambda connection: catalog.read(connection.sql)), tables)
+        found = self._connections.reading(lambda connection: catalog.read(connection.sql, self.location))
+        self._catalog.verify(found, tables)
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
         """Remove tables and their contents."""
 
         def drop(connection: Connection) -> None:
             connection.begin(self._durable)
-            catalog.drop(connection.sql, tables)
+            catalog.drop(connection.sql, self.location, tables)
             connection.commit()
 
         self._connections.writing(drop)

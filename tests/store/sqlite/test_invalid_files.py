@@ -205,6 +205,70 @@ class TestFiles:
             ):
                 call()
 
+    @pytest.mark.parametrize(
+        ("statement", "problem"),
+        [
+            ("UPDATE hbasemk_tables SET families = 'zz'", "cannot be read"),
+            ("UPDATE hbasemk_tables SET families = x'ff'", "cannot be read"),
+            ("UPDATE hbasemk_tables SET families = 64.5", "cannot be read"),
+            ("UPDATE hbasemk_tables SET versions = 'many'", "cannot be read .*'many'"),
+            ("UPDATE hbasemk_tables SET versions = 0", "cannot be read .*versions=0"),
+            ("UPDATE hbasemk_tables SET name = CAST(x'6f6eff' AS TEXT) WHERE name = 'one'", "cannot be read"),
+            ("UPDATE hbasemk_tables SET name = 'onf' WHERE name = 'one'", "does not name the table of 'one_2_0'"),
+            ("UPDATE hbasemk_tables SET families = '64' WHERE name = 'many'", "does not name the table of 'many_1_1'"),
+            ("UPDATE hbasemk_tables SET id = 7 WHERE name = 'one'", "does not name the table of 'one_2_0'"),
+            ("DELETE FROM hbasemk_tables", "does not name the table of 'many_1_0'"),
+            ("DROP TABLE hbasemk_tables", "is missing"),
+        ],
+    )
+    def test_a_damaged_catalog_is_reported_as_damage_and_left_alone(
+        self, store: SqliteStore, path: Path, statement: str, problem: str
+    ) -> None:
+        store.close()
+        with contextlib.closing(sqlite3.connect(path)) as plain, plain:
+            plain.execute(statement)
+        content = path.read_bytes()
+        for call in every_first_call(path):
+            with pytest.raises(
+                FormatError, match=rf"content\.db is damaged: .*hbasemk_tables, {problem}.*restore it from a copy"
+            ):
+                call()
+        assert path.read_bytes() == content
+
+    @pytest.mark.parametrize("action", ["create", "drop"])
+    def test_a_process_that_dies_while_it_creates_or_drops_tables_leaves_no_part_of_them(
+        self, path: Path, action: str
+    ) -> None:
+        script = f"""
+from tests.support.sqlite import TABLES
+store.create_tables(TABLES if "{action}" == "drop" else [])
+begun = []
+def stop(statement):
+    if statement.startswith("{action.upper()} TABLE"):
+        begun.append(statement)
+        if len(begun) == 3:
+            print("stopped", flush=True)
+            os._exit(0)
+store._connections._idle[0].sql.set_trace_callback(stop)
+store.{action}_tables(TABLES)
+"""
+        assert run(script, path) == "stopped\n"
+        store = SqliteStore(str(path))
+        store.create_tables(TABLES)
+        store.write("one", [flag(b"r")])
+        store.close()
+
+    def test_other_tables_in_the_file_are_no_damage(self, store: SqliteStore, path: Path) -> None:
+        store.close()
+        with contextlib.closing(sqlite3.connect(path)) as plain, plain:
+            plain.execute("CREATE TABLE sales_2026_11 (row BLOB, amount INTEGER)")
+            plain.execute("CREATE TABLE none_1 AS SELECT 1")
+            plain.execute("ANALYZE")
+        again = SqliteStore(str(path))
+        again.create_tables(TABLES)
+        again.write("one", [flag(b"r")])
+        again.close()
+
     def test_a_missing_part_of_a_table_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
         store.close()
         plain = sqlite3.connect(path)
