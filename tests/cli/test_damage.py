@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from hbasemk.cli.main import main
 from hbasemk.format import paths, schema
 from hbasemk.store.abc import Cell, NewCell, Put, Store
 from hbasemk.store.sqlite import SqliteStore
+from tests.support.commands import run_captured
 from tests.support.contents import Contents, all_cells, fill
 
 COMMANDS = (
@@ -115,3 +117,22 @@ def test_no_damage_of_the_tables_is_a_traceback(
     capfdbinary.readouterr()
     assert not seen, "\n".join(seen[:20])
     assert errors > 100
+
+
+@pytest.mark.parametrize("change", ["value = 5", "value = 'abc'", "value = 5.5", "ts = 'x'", "row = CAST(row AS TEXT)"])
+@pytest.mark.parametrize("table", ["nodes_1_0", "nodes_1_1", "journal_2_0", "cluster_3_0", "blobs_4_0"])
+def test_no_cell_of_a_wrong_sql_type_is_a_traceback(
+    base: Base, tmp_path: Path, capfd: pytest.CaptureFixture[str], table: str, change: str
+) -> None:
+    copy = tmp_path / "copy.db"
+    shutil.copy(base.path, copy)
+    with closing(sqlite3.connect(copy)) as sql, sql:
+        sql.execute(f"UPDATE OR IGNORE {table} SET {change}")
+    for command in (*COMMANDS, "collect --full --dry-run"):
+        words = command.format(**base.contents._asdict()).split()
+        code, out, err = run_captured(capfd, "--url", f"sqlite:///{copy}?durable=no", *words)
+        assert code in (0, 1), (command, err)
+        if command == "check --blobs --repair":
+            assert code == 1
+            assert "copy.db is damaged: a " in out + err
+            assert "must be of SQL type" in out + err

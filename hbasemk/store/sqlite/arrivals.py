@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from hbasemk.store.abc import Arrivals, Cell, Column, Get, Row, in_order_of_last
 from hbasemk.store.sqlite import many_rows
-from hbasemk.store.sqlite.cells import Families, Family, blob, new_cell, parameters
+from hbasemk.store.sqlite.cells import Families, Family, WrongTypeError, blob, new_cell, parameters
 
 
 def read(sql: sqlite3.Connection, tables: Families, after: int, limit: int, columns: Sequence[Column]) -> Arrivals:
@@ -24,6 +24,8 @@ def read(sql: sqlite3.Connection, tables: Families, after: int, limit: int, colu
         return _joined(sql, tables, tables.get(*names), after, limit, [qualifier for _, qualifier in columns])
     sql.execute("BEGIN")
     found = sql.execute(tables.after, (after, limit + 1)).fetchall()
+    if any(row.__class__ is not bytes for _, row in found):
+        raise WrongTypeError
     keys = in_order_of_last([row for _, row in found[:limit]])
     rows = many_rows.read_rows(sql, tables, [Get(key, columns=columns) for key in keys])
     sql.execute("COMMIT")
@@ -44,11 +46,15 @@ def _joined(
             if not left:
                 return Arrivals(last, _rows(rows), complete=False)
             left -= 1
+            if key.__class__ is not bytes:
+                raise WrongTypeError
             last, cells = number, []
             # A row that was written several times takes the place of its last write.
             rows.pop(key, None)
             rows[key] = cells
         if qualifier is not None:
+            if value.__class__ is not bytes or ts.__class__ is not int:
+                raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
     return Arrivals(last, _rows(rows), complete=True)
 

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from hbasemk.errors import FormatError, StoreUnusableError
 from hbasemk.store.abc import Table
-from hbasemk.store.sqlite import cells, errors
-from hbasemk.store.sqlite.cells import Families
+from hbasemk.store.sqlite import cells, errors, wrong_types
+from hbasemk.store.sqlite.cells import Families, WrongTypeError
 from hbasemk.store.sqlite.connection import Connection
 
 T = TypeVar("T")
@@ -44,17 +44,22 @@ def read(sql: sqlite3.Connection, location: str) -> dict[str, Families]:
             name.decode(): _families(number, name.decode(), text.decode(), versions, existing)
             for number, name, text, versions in tables
         }
+    except WrongTypeError as error:
+        raise _damaged(location, "its list of tables, hbasemk_tables, cannot be read (a number is a text)") from error
     except ValueError as error:
         raise _damaged(location, f"its list of tables, hbasemk_tables, cannot be read ({error})") from error
     except sqlite3.OperationalError as error:
         if not errors.is_missing_table(error):
             raise
         raise _damaged(location, "its list of tables, hbasemk_tables, is missing") from error
-    known = {name for families in found.values() for name in families.sql_tables}
+    known = {name for table in found.values() for name in table.sql_tables}
     for name, statement in existing.items():
         is_ours = _ARRIVALS.fullmatch(name) or (_CELLS.fullmatch(name) and _COLUMNS in statement)
         if is_ours and name not in known:
             raise _damaged(location, f"its list of tables, hbasemk_tables, does not name the table of {name!r}")
+    for table in found.values():
+        if not {*table.sql_tables} <= existing.keys():
+            raise _damaged(location, f"a part of table {table.name!r} is missing")
     return found
 
 
@@ -68,8 +73,8 @@ def _families(number: int, name: str, families: str, versions: object, existing:
     )
 
 
-def _damaged(location: str, problem: str) -> FormatError:
-    return FormatError(f"{location} is damaged: {problem}; restore it from a copy")
+def _damaged(location: str, problem: str, **where: object) -> FormatError:
+    return FormatError(f"{location} is damaged: {problem}; restore it from a copy", **where)
 
 
 def lacks(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> bool:
@@ -105,6 +110,14 @@ def drop(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> Non
             sql.execute("DELETE FROM hbasemk_tables WHERE name = ?", (table.name,))
 
 
+def _check_first_keys(connection: Connection, *tables: Families) -> None:
+    """Raise WrongTypeError if the first row key of an SQL table is no blob. SQLite sorts all other types before blobs."""
+    for family in [family for table in tables for family in table.all]:
+        first = connection.sql.execute(f"SELECT row FROM {family.table} ORDER BY row LIMIT 1").fetchone()
+        if first is not None and first[0].__class__ is not bytes:
+            raise WrongTypeError
+
+
 class Catalog:
     """The tables of the file at ``location``, as last read."""
 
@@ -119,6 +132,15 @@ class Catalog:
     def table(self, name: str) -> Families:
         """Return a table as last read; raise StoreUnusableError if there is none."""
         return self._require(self._known, name)
+
+    def read_verified(self, connection: Connection) -> dict[str, Families]:
+        """Read the tables; raise FormatError if a row key is no blob: no read by key finds such a row."""
+        sql = connection.sql
+        sql.execute("BEGIN")
+        found = read(sql, self._location)
+        self._call(_check_first_keys, connection, list(found.values()))
+        sql.execute("COMMIT")
+        return found
 
     def verify(self, found: dict[str, Families], tables: Sequence[Table]) -> None:
         """Keep what was read; raise StoreUnusableError if a table is missing or has other families or versions."""
@@ -146,7 +168,7 @@ class Catalog:
         known = self._known
         if known.keys() >= {*names}:
             try:
-                return call(connection, *[known[name] for name in names])
+                return self._call(call, connection, [known[name] for name in names])
             except sqlite3.OperationalError as error:
                 if not errors.is_missing_table(error):
                     raise
@@ -154,13 +176,28 @@ class Catalog:
                     sql.execute("ROLLBACK")
         self._known = read(sql, self._location)
         tables = [self.table(name) for name in names]
+        return self._call(call, connection, tables)
+
+    def _call(self, call: Callable[..., T], connection: Connection, tables: Sequence[Families]) -> T:
+        """Return the result of a call; raise FormatError if a key, a timestamp or a value of a wrong SQL type makes it fail."""
         try:
             return call(connection, *tables)
-        except sqlite3.OperationalError as error:
-            if errors.is_missing_table(error):
-                damaged = " or ".join(map(repr, dict.fromkeys(names)))
-                raise _damaged(self._location, f"a part of table {damaged} is missing") from error
-            raise
+        except WrongTypeError:
+            found = self._find_wrong(connection, tables)
+        except TypeError:
+            # The call has compared values of different types.
+            found = self._find_wrong(connection, tables)
+            if found is None:
+                raise
+        # Here the error does not refer to a statement that has not ended, which would keep an old state of the file.
+        if found is None:
+            raise _damaged(self._location, "a value has a wrong SQL type")
+        problem, table, row, column = found
+        raise _damaged(self._location, problem, table=table, row=row, column=column)
+
+    def _find_wrong(self, connection: Connection, tables: Sequence[Families]) -> wrong_types.WrongType | None:
+        # A transaction may also have read other tables.
+        return wrong_types.find(connection.sql, [*dict.fromkeys([*tables, *self._known.values()])])
 
     def _require(self, found: dict[str, Families], name: str) -> Families:
         known = found.get(name)

@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias, Union
+from typing import Final, NamedTuple, NoReturn, TypeAlias, Union
 
 from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, LAST_ROW, Cell, Get, Put, Row
@@ -49,6 +49,15 @@ new_cell = tuple.__new__
 blob = bytearray
 """Makes the parameter of a statement from a key or value. The module sqlite3 binds a bytearray as it is; for bytes it first
 looks for an adapter, which takes longer than this copy and nearly as long as a small insert."""
+
+
+class WrongTypeError(Exception):
+    """A read met a key or a value that is no blob, or a timestamp that is no integer: the file is damaged."""
+
+
+def reject_text(_: bytes) -> NoReturn:
+    """Raise WrongTypeError for a text in the place of a key, a timestamp or a value; SQLite calls this for nothing else."""
+    raise WrongTypeError
 
 
 def parameters(count: int) -> str:
@@ -407,9 +416,16 @@ def read(sql: sqlite3.Connection, tables: Families, get: Get) -> list[Cell]:
             cells += _exact(sql, tables.get(name), row, qualifier, since, before, versions)
         return cells
     if page is not None:
-        return _columns(sql, tables.get(page.family), row, since, before, versions, page.after, page.limit)
+        return _checked(_columns(sql, tables.get(page.family), row, since, before, versions, page.after, page.limit))
     for family in tables.chosen(names):
-        cells += _columns(sql, family, row, since, before, versions, None, -1)
+        cells += _checked(_columns(sql, family, row, since, before, versions, None, -1))
+    return cells
+
+
+def _checked(cells: list[Cell]) -> list[Cell]:
+    """Return cells as they are; raise WrongTypeError if a qualifier is no blob. SQLite sorts all other types before blobs."""
+    if cells and cells[0].qualifier.__class__ is not bytes:
+        raise WrongTypeError
     return cells
 
 
@@ -445,6 +461,8 @@ def _many_columns(
                     return cells
                 target = wanted[number]
             if qualifier == target and since <= ts < before and taken < versions:
+                if value.__class__ is not bytes or ts.__class__ is not int:
+                    raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 taken += 1
                 continue
@@ -467,7 +485,12 @@ def _exact(
 ) -> list[Cell]:
     """Return the cells of one column of a row."""
     found = sql.execute(family.exact, (row, blob(qualifier), since, before, versions))
-    return [new_cell(Cell, (family.name, qualifier, ts, value)) for ts, value in found]
+    cells: list[Cell] = []
+    for ts, value in found:
+        if value.__class__ is not bytes or ts.__class__ is not int:
+            raise WrongTypeError
+        cells.append(new_cell(Cell, (family.name, qualifier, ts, value)))
+    return cells
 
 
 def read_row(sql: sqlite3.Connection, tables: Families, get: Get) -> Row:
@@ -514,6 +537,8 @@ def _columns(
                 current = qualifier
                 taken = skipped = 0
             if since <= ts < before and taken < versions:
+                if value.__class__ is not bytes or ts.__class__ is not int:
+                    raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 if len(cells) == limit:
                     return cells
@@ -554,9 +579,13 @@ def _newest(sql: sqlite3.Connection, family: Family, row: bytearray, before: int
                 skipped = 0
                 taken = ts < before
                 if taken:
+                    if value.__class__ is not bytes or ts.__class__ is not int:
+                        raise WrongTypeError
                     add(new_cell(Cell, (name, qualifier, ts, value)))
                     continue
             elif not taken and ts < before:
+                if value.__class__ is not bytes or ts.__class__ is not int:
+                    raise WrongTypeError
                 add(new_cell(Cell, (name, qualifier, ts, value)))
                 taken = True
                 continue
@@ -589,6 +618,8 @@ def _newest_of_each(
     found = sql.execute(family.newest_of_each, (row, blob(after), row, row, row))
     for qualifier, ts, value in found:
         if ts < before:
+            if value.__class__ is not bytes or ts.__class__ is not int:
+                raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
         else:
             cells += _exact(sql, family, row, qualifier, 0, before, 1)

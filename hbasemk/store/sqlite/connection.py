@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import weakref
 
+from hbasemk.store.sqlite.cells import reject_text
 from hbasemk.store.sqlite.guard import Guard
 from hbasemk.store.sqlite.wal_index import LogState
 
@@ -15,6 +16,8 @@ class Connection:
     __slots__ = ("__weakref__", "_close", "committing", "durable", "frozen", "guard", "sql", "unsound", "writes")
 
     def __init__(self, sql: sqlite3.Connection, frozen: bool, guard: Guard) -> None:
+        # The tables have no text; those of the catalog are read as blobs.
+        sql.text_factory = reject_text
         self.sql = sql
         self.frozen = frozen
         self.guard = guard

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from hbasemk.store.abc import Cell, Get, Row
-from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, blob, new_cell, parameters, read
+from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, WrongTypeError, blob, new_cell, parameters, read
 
 GROUPS: Final = (64, 8)
 """The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
@@ -80,6 +80,8 @@ def _named(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     wanted = [blob(qualifier) for _, qualifier in get.columns or ()]
     statement = _named_statement(family.table, len(wanted), len(keys))
     for number, qualifier, ts, value in sql.execute(statement, (*map(blob, keys), *wanted, get.since, get.before)):
+        if value.__class__ is not bytes or ts.__class__ is not int:
+            raise WrongTypeError
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
     return found
 
@@ -105,6 +107,8 @@ def _newest(
     statement = _newest_statement(family.table, len(keys))
     column = blob(qualifier)
     for number, ts, value in sql.execute(statement, (*map(blob, keys), column, column, since, before)):
+        if value.__class__ is not bytes or ts.__class__ is not int:
+            raise WrongTypeError
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
     return found
 
@@ -138,6 +142,9 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     taken = skipped = 0
     for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (*map(blob, keys), since)):
         if number != last:
+            # SQLite sorts all other types before blobs.
+            if qualifier.__class__ is not bytes:
+                raise WrongTypeError
             last, cells, current = number, found[number], None
         if qualifier != current:
             current = qualifier
@@ -145,6 +152,8 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
         if ts < before and taken < versions:
             if len(cells) == limit:
                 return found[: number + 1]
+            if value.__class__ is not bytes or ts.__class__ is not int:
+                raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
             taken += 1
             continue

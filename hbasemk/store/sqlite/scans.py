@@ -9,7 +9,7 @@ from typing import Final
 
 from hbasemk.store.abc import Cell, Column, Get, Row, Scan
 from hbasemk.store.sizes import size_of
-from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, new_cell, read
+from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, WrongTypeError, new_cell, read
 
 _UNBOUNDED: Final = 1 << 62
 
@@ -84,10 +84,15 @@ def _rows(
                     yield Row(key, cells[::-1] if reversed_rows else cells)
                     if left <= 0:
                         return
+                # SQLite sorts all other types before blobs.
+                if row.__class__ is not bytes or qualifier.__class__ is not bytes:
+                    raise WrongTypeError
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
             elif qualifier != current:
                 current, taken = qualifier, 0
             if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
+                if value.__class__ is not bytes or ts.__class__ is not int:
+                    raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 left -= len(value)
                 taken += 1

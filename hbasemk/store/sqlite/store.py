@@ -118,8 +118,7 @@ class SqliteStore(Store):
 
     def verify(self, tables: Sequence[Table]) -> None:
         """Raise StoreUnusableError if a table is missing or has other families or versions."""
-        found = self._connections.reading(lambda connection: catalog.read(connection.sql, self.location))
-        self._catalog.verify(found, tables)
+        self._catalog.verify(self._connections.reading(self._catalog.read_verified), tables)
 
     def drop_tables(self, tables: Sequence[Table]) -> None:
         """Remove tables and their contents."""

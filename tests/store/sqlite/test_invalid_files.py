@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
-from hbasemk.store.abc import Decision, Get, NewCell, Put, Scan
+from hbasemk.store.abc import Decision, Get, NewCell, Page, Put, Scan
 from hbasemk.store.sqlite import SqliteStore, database_file
 from tests.support.sqlite import FLAG, TABLES, flag, run
 
@@ -211,7 +211,7 @@ class TestFiles:
             ("UPDATE hbasemk_tables SET families = 'zz'", "cannot be read"),
             ("UPDATE hbasemk_tables SET families = x'ff'", "cannot be read"),
             ("UPDATE hbasemk_tables SET families = 64.5", "cannot be read"),
-            ("UPDATE hbasemk_tables SET versions = 'many'", "cannot be read .*'many'"),
+            ("UPDATE hbasemk_tables SET versions = 'many'", "cannot be read .*a number is a text"),
             ("UPDATE hbasemk_tables SET versions = 0", "cannot be read .*versions=0"),
             ("UPDATE hbasemk_tables SET name = CAST(x'6f6eff' AS TEXT) WHERE name = 'one'", "cannot be read"),
             ("UPDATE hbasemk_tables SET name = 'onf' WHERE name = 'one'", "does not name the table of 'one_2_0'"),
@@ -281,16 +281,73 @@ store.{action}_tables(TABLES)
                 call()
         damaged.close()
 
-    @pytest.mark.parametrize(("table", "named"), [("one", "'one'"), ("many", "'many' or 'one'")])
-    def test_a_transaction_names_each_table_that_may_lack_a_part(
-        self, store: SqliteStore, path: Path, table: str, named: str
-    ) -> None:
+    @pytest.mark.parametrize("table", ["one", "many"])
+    def test_a_transaction_names_the_table_that_lacks_a_part(self, store: SqliteStore, path: Path, table: str) -> None:
         with contextlib.closing(sqlite3.connect(path)) as plain:
             (name,) = plain.execute("SELECT name FROM sqlite_master WHERE name LIKE 'one%'").fetchone()
             plain.execute(f'DROP TABLE "{name}"')
         decision = Decision("one", FLAG, None, flag(b"r"))
-        with pytest.raises(FormatError, match=f"a part of table {named} is missing"):
+        with pytest.raises(FormatError, match="a part of table 'one' is missing"):
             store.write_if(table, [], [], lambda _: True, decision)
+
+    @pytest.mark.parametrize("table", ["one_2_0", "many_1_0", "many_1_1"])
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            ("value = 5", "a value must be of SQL type blob, got integer"),
+            ("value = 'abc'", "a value must be of SQL type blob, got text"),
+            ("value = 5.5", "a value must be of SQL type blob, got real"),
+            ("ts = 'x'", "a timestamp must be of SQL type integer, got text"),
+            ("ts = 5.5", "a timestamp must be of SQL type integer, got real"),
+            ("ts = x'00'", "a timestamp must be of SQL type integer, got blob"),
+            ("row = 5", "a row key must be of SQL type blob, got integer"),
+            ("row = 'r'", "a row key must be of SQL type blob, got text"),
+            ("qualifier = 5", "a qualifier must be of SQL type blob, got integer"),
+            ("qualifier = 'q'", "a qualifier must be of SQL type blob, got text"),
+        ],
+    )
+    def test_a_cell_of_a_wrong_type_is_reported_as_damage(
+        self, store: SqliteStore, path: Path, table: str, change: str, problem: str
+    ) -> None:
+        name = table.split("_")[0]
+        family = b"c" if table == "many_1_0" else b"d"
+        store.write(
+            name,
+            [Put(b"row%d" % n, [NewCell(family, b"q", b"1", 1), NewCell(family, b"r", b"1", 1)]) for n in range(70)],
+        )
+        store.close()
+        with contextlib.closing(sqlite3.connect(path)) as plain, plain:
+            plain.execute(f"UPDATE {table} SET {change} WHERE row = ? AND qualifier = ?", (b"row5", b"q"))
+        everything = [Get(b"row%d" % n, families=(family,)) for n in range(70)]
+        columns = [get._replace(families=None, columns=((family, b"q"), (family, b"r"))) for get in everything]
+        damaged = SqliteStore(str(path))
+        reads = {
+            "verify": lambda: damaged.verify(TABLES),
+            "scan": lambda: damaged.scan(name, Scan(None, None, 1000)),
+            "scan backwards": lambda: damaged.scan(name, Scan(None, None, 1000, reverse=True)),
+            "row": lambda: damaged.read(name, everything[5:6]),
+            "versions": lambda: damaged.read(name, [everything[5]._replace(versions=2)]),
+            "page": lambda: damaged.read(name, [Get(b"row5", page=Page(family, None, 10))]),
+            "rows": lambda: damaged.read(name, everything),
+            "column": lambda: damaged.read(name, [Get(b"row5", columns=((family, b"q"),))]),
+            "columns": lambda: damaged.read(name, columns),
+            "one column": lambda: damaged.read(name, [get._replace(columns=get.columns[:1]) for get in columns]),
+        }
+        found = {"verify", "scan"} if "row key" in problem else {"scan", "row", "versions", "page", "rows"}
+        if "a value" in problem:
+            found |= {"scan backwards", "column", "columns", "one column"}
+        for kind, call in reads.items():
+            with contextlib.ExitStack() as stack:
+                if kind in found:
+                    where = f"table '{name}', row .*restore it from a copy"
+                    stack.enter_context(
+                        pytest.raises(FormatError, match=rf"content\.db is damaged: {problem} .{where}")
+                    )
+                else:
+                    # No read by key, or by a column, finds a cell with another key.
+                    stack.enter_context(contextlib.suppress(FormatError))
+                call()
+        damaged.close()
 
     def test_a_missing_folder_is_named(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "nowhere" / "content.db"))
