@@ -116,8 +116,9 @@ def lacking(path: str) -> list[str]:
         found = os.statvfs(os.path.dirname(real_path(path)))
     except (AttributeError, OSError):
         return []
-    space = [SPACE] if found.f_bavail * found.f_frsize < LEAST_SPACE else []
-    # The log and its index need one each. Some file systems do not count inodes.
+    # Some file systems, such as /proc, have no blocks at all, and some do not count inodes.
+    space = [SPACE] if found.f_blocks and found.f_bavail * found.f_frsize < LEAST_SPACE else []
+    # The log and its index need one each.
     return [*space, INODES] if found.f_files and found.f_favail < 2 else space
 
 

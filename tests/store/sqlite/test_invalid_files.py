@@ -355,6 +355,15 @@ store.{action}_tables(TABLES)
             store.create_tables(TABLES)
         store.close()
 
+    @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
+    def test_a_folder_that_can_have_no_file_is_not_called_full(self) -> None:
+        store = SqliteStore("/proc/content.db")
+        with pytest.raises(
+            StoreUnusableError, match=r"/proc/content\.db cannot be opened .*check that its folder exists"
+        ):
+            store.create_tables(TABLES)
+        store.close()
+
     def test_a_folder_in_the_files_place_is_named(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path))
         with pytest.raises(StoreUnusableError, match=tmp_path.name):
