@@ -16,7 +16,9 @@ import pytest
 import hbasemk
 import hbasemk.format.revisions
 from hbasemk import FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
+from hbasemk.format import schema
 from hbasemk.repository import instance_of
+from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, problems, tree
@@ -90,6 +92,21 @@ def test_a_creation_that_was_interrupted_is_completed_by_the_next() -> None:
             assert problems(repo) == []
 
 
+@pytest.mark.parametrize("create", [False, True])
+def test_no_repository_is_created_over_revisions_that_have_lost_their_settings(create: bool) -> None:
+    store = MemoryStore()
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))])
+    (cell,) = row.cells
+    store.delete(schema.CLUSTER, [Delete(row.key, [CellVersion(*schema.SETTINGS, cell.timestamp)])])
+    with pytest.raises(FormatError, match="has revisions, but no settings.*restore the tables from a copy"):
+        Repository(store, poll_interval=0, owns_store=False, create=create)
+    store.write(schema.CLUSTER, [Put(row.key, [NewCell(*schema.SETTINGS, cell.value)])])
+    with Repository(store, poll_interval=0, owns_store=False) as repo:
+        assert tree(repo) == {"/": {}, "/a": {}}
+
+
 def test_create_false_creates_no_repository(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     with pytest.raises(StoreUnusableError):
@@ -100,9 +117,6 @@ def test_create_false_creates_no_repository(tmp_path: Path) -> None:
 def test_a_newer_format_is_rejected_by_name() -> None:
     store = MemoryStore()
     Repository(store, poll_interval=0, owns_store=False, settings=Settings(epoch_ms=1_600_000_000_000)).close()
-    from hbasemk.format import schema
-    from hbasemk.store.abc import NewCell, Put
-
     newer = b'{"format": 99, "epochMs": 0, "maxClockSkewMs": 1, "leaseMs": 1, "rootRevision": "0000000000000000"}'
     store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.SETTINGS, newer)])])
     with pytest.raises(FormatError, match="format 99"):

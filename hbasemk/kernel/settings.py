@@ -20,7 +20,7 @@ from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims
 from hbasemk.kernel import schema_version
 from hbasemk.kernel.schema_version import Accepted
-from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Store
+from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Row, Scan, Store
 
 FORMAT: Final = 4
 """The format of this version in stores that do not order all writes. Before it, rows of ``nodes`` had no shared marks
@@ -214,6 +214,8 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     """
     store.verify(schema.TABLES)
     settings, watermark = read(store)
+    if settings is None:
+        _check_unused(store)
     if settings is None or watermark is None:
         raise StoreUnusableError(
             f"there is no repository at {store.location}; check the URL, or create one first (hbasemk init)"
@@ -243,6 +245,7 @@ def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> 
     store.create_tables(schema.TABLES)
     created = watermark is None
     if settings is None:
+        _check_unused(store)
         new = Settings(
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
@@ -260,6 +263,19 @@ def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> 
     if watermark is None:
         watermark = _complete(store, settings)
     return settings, watermark, created
+
+
+def _check_unused(store: Store) -> None:
+    """Raise FormatError if there are revisions without settings: a new repository would hide them. One or two round trips."""
+    # The settings are the first that a creation writes, so another process may have created the repository meanwhile.
+    if store.scan(schema.JOURNAL, Scan(None, None, 1)) and read(store)[0] is None:
+        raise FormatError(
+            f"{store.location} has revisions, but no settings: the settings are damaged or deleted; restore the tables "
+            "from a copy",
+            table=schema.CLUSTER,
+            row=schema.SETTINGS_ROW,
+            column=schema.SETTINGS,
+        )
 
 
 def _read_if_any(store: Store) -> tuple[Settings | None, Watermark | None]:
