@@ -126,7 +126,7 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
     for problem in _tables(context, lambda _: lambda _: None, None, None, None):
         seen = seen or problem.severity == kinds.DAMAGE
         yield _without_advice(problem)
-    if why.__dict__.get("table") in {schema.NODES, schema.BLOBS}:
+    if getattr(why, "table", None) in {schema.NODES, schema.BLOBS}:
         # These tables have not been checked.
         yield _without_advice(Problem(kinds.VALUE, store.location, "", str(why)))
     elif not seen:
