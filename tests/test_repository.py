@@ -18,7 +18,7 @@ import hbasemk.format.revisions
 from hbasemk import FormatError, InvalidValueError, Repository, Settings, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import CellVersion, Delete, Get, NewCell, Put
+from hbasemk.store.abc import CellVersion, Column, Delete, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.repositories import Instances, problems, tree
@@ -93,16 +93,17 @@ def test_a_creation_that_was_interrupted_is_completed_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("create", [False, True])
-def test_no_repository_is_created_over_revisions_that_have_lost_their_settings(create: bool) -> None:
+@pytest.mark.parametrize(("column", "name"), [(schema.SETTINGS, "settings"), (schema.WATERMARK, "watermark")])
+def test_no_repository_is_created_over_revisions_without_settings(create: bool, column: Column, name: str) -> None:
     store = MemoryStore()
     with Repository(store, poll_interval=0, owns_store=False) as repo:
         repo.run(lambda tx: tx.add("/a"))
-    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(schema.SETTINGS,))])
+    (row,) = store.read(schema.CLUSTER, [Get(schema.SETTINGS_ROW, columns=(column,))])
     (cell,) = row.cells
-    store.delete(schema.CLUSTER, [Delete(row.key, [CellVersion(*schema.SETTINGS, cell.timestamp)])])
-    with pytest.raises(FormatError, match="has revisions, but no settings.*restore the tables from a copy"):
+    store.delete(schema.CLUSTER, [Delete(row.key, [CellVersion(*column, cell.timestamp)])])
+    with pytest.raises(FormatError, match=f"has revisions, but no {name}.*restore the tables from a copy"):
         Repository(store, poll_interval=0, owns_store=False, create=create)
-    store.write(schema.CLUSTER, [Put(row.key, [NewCell(*schema.SETTINGS, cell.value)])])
+    store.write(schema.CLUSTER, [Put(row.key, [NewCell(*column, cell.value)])])
     with Repository(store, poll_interval=0, owns_store=False) as repo:
         assert tree(repo) == {"/": {}, "/a": {}}
 

@@ -214,9 +214,8 @@ def require(store: Store) -> tuple[Settings, Watermark]:
     """
     store.verify(schema.TABLES)
     settings, watermark = read(store)
-    if settings is None:
-        _check_unused(store)
     if settings is None or watermark is None:
+        _check_unused(store, settings)
         raise StoreUnusableError(
             f"there is no repository at {store.location}; check the URL, or create one first (hbasemk init)"
         )
@@ -244,8 +243,9 @@ def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> 
         _root(wanted.epoch_ms, now_ms, store.location)
     store.create_tables(schema.TABLES)
     created = watermark is None
+    if settings is None or watermark is None:
+        _check_unused(store, settings)
     if settings is None:
-        _check_unused(store)
         new = Settings(
             epoch_ms=wanted.epoch_ms,
             max_clock_skew_ms=wanted.max_clock_skew_ms,
@@ -265,17 +265,23 @@ def create(store: Store, wanted: Settings, accepted: Accepted | None = None) -> 
     return settings, watermark, created
 
 
-def _check_unused(store: Store) -> None:
-    """Raise FormatError if there are revisions without settings: a new repository would hide them. One or two round trips."""
-    # The settings are the first that a creation writes, so another process may have created the repository meanwhile.
-    if store.scan(schema.JOURNAL, Scan(None, None, 1)) and read(store)[0] is None:
-        raise FormatError(
-            f"{store.location} has revisions, but no settings: the settings are damaged or deleted; restore the tables "
-            "from a copy",
-            table=schema.CLUSTER,
-            row=schema.SETTINGS_ROW,
-            column=schema.SETTINGS,
-        )
+def _check_unused(store: Store, settings: Settings | None) -> None:
+    """Raise FormatError if there are revisions, but no settings or no watermark: a new repository would hide them.
+
+    ``settings`` were read before (None: there were none). One or two round trips.
+    """
+    # A creation writes the settings, then the first revision, then the watermark. Others may have done this meanwhile.
+    if len(store.scan(schema.JOURNAL, Scan(None, None, 2))) > (settings is not None):
+        found = read(store)[0 if settings is None else 1]
+        if found is None:
+            what, column = ("settings", schema.SETTINGS) if settings is None else ("watermark", schema.WATERMARK)
+            raise FormatError(
+                f"{store.location} has revisions, but no {what}: this part of the settings row is damaged or deleted; restore "
+                "the tables from a copy",
+                table=schema.CLUSTER,
+                row=schema.SETTINGS_ROW,
+                column=column,
+            )
 
 
 def _read_if_any(store: Store) -> tuple[Settings | None, Watermark | None]:
