@@ -38,6 +38,8 @@ def read(sql: sqlite3.Connection, location: str) -> dict[str, Families]:
         for number, name, text, versions in sql.execute(_CONTENTS):
             if number is None:
                 existing[name.decode()] = text or b""
+            elif name is None or text is None:
+                raise ValueError(f"table {number} has no name or no column families")
             else:
                 tables.append((number, name, text, versions))
         found = {

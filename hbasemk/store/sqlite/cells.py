@@ -416,16 +416,9 @@ def read(sql: sqlite3.Connection, tables: Families, get: Get) -> list[Cell]:
             cells += _exact(sql, tables.get(name), row, qualifier, since, before, versions)
         return cells
     if page is not None:
-        return _checked(_columns(sql, tables.get(page.family), row, since, before, versions, page.after, page.limit))
+        return _columns(sql, tables.get(page.family), row, since, before, versions, page.after, page.limit)
     for family in tables.chosen(names):
-        cells += _checked(_columns(sql, family, row, since, before, versions, None, -1))
-    return cells
-
-
-def _checked(cells: list[Cell]) -> list[Cell]:
-    """Return cells as they are; raise WrongTypeError if a qualifier is no blob. SQLite sorts all other types before blobs."""
-    if cells and cells[0].qualifier.__class__ is not bytes:
-        raise WrongTypeError
+        cells += _columns(sql, family, row, since, before, versions, None, -1)
     return cells
 
 
@@ -537,7 +530,7 @@ def _columns(
                 current = qualifier
                 taken = skipped = 0
             if since <= ts < before and taken < versions:
-                if value.__class__ is not bytes or ts.__class__ is not int:
+                if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
                     raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 if len(cells) == limit:
@@ -579,7 +572,7 @@ def _newest(sql: sqlite3.Connection, family: Family, row: bytearray, before: int
                 skipped = 0
                 taken = ts < before
                 if taken:
-                    if value.__class__ is not bytes or ts.__class__ is not int:
+                    if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
                         raise WrongTypeError
                     add(new_cell(Cell, (name, qualifier, ts, value)))
                     continue
@@ -618,7 +611,7 @@ def _newest_of_each(
     found = sql.execute(family.newest_of_each, (row, blob(after), row, row, row))
     for qualifier, ts, value in found:
         if ts < before:
-            if value.__class__ is not bytes or ts.__class__ is not int:
+            if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
                 raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
         else:

@@ -18,7 +18,14 @@ from hbasemk.store.sqlite import files
 
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol", "database schema is locked")
 _FULL: Final = "database or disk is full"
-_DAMAGED: Final = ("file is not a database", "malformed", "could not decode to utf-8")
+_DAMAGED: Final = (
+    "file is not a database",
+    "malformed",
+    "could not decode to utf-8",
+    "no such column",
+    "no column named",
+)
+"""Errors of a damaged file. All statements are fixed, so a column that does not exist has a damaged name."""
 _READ_ONLY: Final = "readonly database"
 _NOT_OPENED: Final = "unable to open database file"
 _FORBIDDEN: Final = (_READ_ONLY, _NOT_OPENED, "access permission denied", "not authorized")

@@ -142,9 +142,6 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     taken = skipped = 0
     for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (*map(blob, keys), since)):
         if number != last:
-            # SQLite sorts all other types before blobs.
-            if qualifier.__class__ is not bytes:
-                raise WrongTypeError
             last, cells, current = number, found[number], None
         if qualifier != current:
             current = qualifier
@@ -152,7 +149,7 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
         if ts < before and taken < versions:
             if len(cells) == limit:
                 return found[: number + 1]
-            if value.__class__ is not bytes or ts.__class__ is not int:
+            if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
                 raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
             taken += 1

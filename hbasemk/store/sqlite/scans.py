@@ -84,14 +84,13 @@ def _rows(
                     yield Row(key, cells[::-1] if reversed_rows else cells)
                     if left <= 0:
                         return
-                # SQLite sorts all other types before blobs.
-                if row.__class__ is not bytes or qualifier.__class__ is not bytes:
+                if row.__class__ is not bytes:
                     raise WrongTypeError
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
             elif qualifier != current:
                 current, taken = qualifier, 0
             if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
-                if value.__class__ is not bytes or ts.__class__ is not int:
+                if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
                     raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 left -= len(value)

@@ -269,6 +269,36 @@ store.{action}_tables(TABLES)
         again.write("one", [flag(b"r")])
         again.close()
 
+    @pytest.mark.parametrize("column", [b"value", b"versions"])
+    def test_a_damaged_name_of_a_column_is_reported_as_damage(
+        self, store: SqliteStore, path: Path, column: bytes
+    ) -> None:
+        store.close()
+        path.write_bytes(path.read_bytes().replace(b" " + column + b" ", b" " + column[:-1] + b"x "))
+        damaged = SqliteStore(str(path))
+        with pytest.raises(FormatError, match=r"content\.db .*damaged .no such column"):
+            damaged.read("one", [Get(b"r", families=(b"d",))])
+        damaged.close()
+
+    def test_a_qualifier_of_a_wrong_type_in_its_old_place_is_reported_as_damage(
+        self, store: SqliteStore, path: Path
+    ) -> None:
+        store.write("one", [Put(b"row", [NewCell(b"d", name, b"1", 1) for name in (b"a", b"eightlet", b"z")])])
+        store.close()
+        content = path.read_bytes()
+        # The types of a key, 12 + 2 * length for a blob: the second one becomes that of an integer of 8 bytes.
+        header = content.index(b"roweightlet") - 5
+        assert content[header + 2] == 12 + 2 * 8
+        path.write_bytes(content[: header + 2] + b"\x06" + content[header + 3 :])
+        damaged = SqliteStore(str(path))
+        for call in (
+            lambda: damaged.scan("one", Scan(None, None, 10)),
+            lambda: damaged.read("one", [Get(b"row", families=(b"d",))]),
+        ):
+            with pytest.raises(FormatError, match="a qualifier must be of SQL type blob, got integer"):
+                call()
+        damaged.close()
+
     def test_a_missing_part_of_a_table_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
         store.close()
         plain = sqlite3.connect(path)
@@ -331,7 +361,7 @@ store.{action}_tables(TABLES)
             "rows": lambda: damaged.read(name, everything),
             "column": lambda: damaged.read(name, [Get(b"row5", columns=((family, b"q"),))]),
             "columns": lambda: damaged.read(name, columns),
-            "one column": lambda: damaged.read(name, [get._replace(columns=get.columns[:1]) for get in columns]),
+            "one column": lambda: damaged.read(name, [get._replace(columns=((family, b"q"),)) for get in columns]),
         }
         found = {"verify", "scan"} if "row key" in problem else {"scan", "row", "versions", "page", "rows"}
         if "a value" in problem:
