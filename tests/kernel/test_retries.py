@@ -260,44 +260,6 @@ def test_after_a_failure_the_compare_and_set_and_the_read_are_made_one_by_one(fa
         assert calls == ["check_and_write", "read"]
 
 
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("failing", [schema.NODES, schema.JOURNAL])
-def test_of_two_compare_and_sets_only_one_is_retried(failing: str, nested: bool) -> None:
-    memory = MemoryStore()
-    memory.create_tables(schema.TABLES)
-    store = JointStore(memory)
-    runtime = TestRuntime(World(), retry_timeout=5.0)
-    retrying = RetryingStore(store, runtime)
-    calls: list[str] = []
-
-    def before(call: Call) -> None:
-        calls.append(call.table)
-        if call.table == failing and calls.count(failing) <= 2:
-            raise StoreNotAppliedError(f"{call.table} refused")
-
-    store.before = before
-    once, also = (CheckAndWrite(table, NAME, None, put(0)) for table in (schema.NODES, schema.JOURNAL))
-
-    def both() -> tuple[bool, bool]:
-        return (
-            run_with_retries(runtime, lambda: retrying.check_and_write_along(once, also))
-            if nested
-            else (retrying.check_and_write_along(once, also))
-        )
-
-    if failing == schema.NODES and not nested:
-        with pytest.raises(StoreNotAppliedError, match="nodes refused"):
-            both()
-        assert calls == [schema.NODES, schema.JOURNAL]
-    else:
-        # An operation that is retried as a whole repeats both; what was applied before then answers False.
-        answers = both()
-        assert answers == ((True, False) if failing == schema.NODES else (not nested, True))
-    retrying.stop(StoreNotAppliedError("stopped"))
-    with pytest.raises(StoreNotAppliedError, match="stopped"):
-        retrying.check_and_write_along(once, also)
-
-
 def test_each_lost_reply_of_two_joint_calls_is_reported() -> None:
     store = JointStore(MemoryStore())
     store.create_tables(schema.TABLES)

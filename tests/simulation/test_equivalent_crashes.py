@@ -116,8 +116,8 @@ def omits(kind: type, attribute: str) -> Rule:
     [
         (hides(Point), "set"),
         (hides(MemoryStore), "set"),
-        (hides(MemoryTable), "set"),
-        (hides(MemoryRow), "set"),
+        (hides(MemoryTable), "set alone"),
+        (hides(MemoryRow), "set alone"),
         (hides(Instance), "set"),
         (hides(Journal), "merge"),
         (hides(NodeCache), "merge"),

@@ -12,8 +12,10 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import read_watermark
-from hbasemk.store.abc import CheckAndWrite
+from hbasemk.store.abc import CheckAndWrite, NewCell, Put
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call
+from tests.support.joint import JointStore
 from tests.support.runtime import World, open_instance
 
 
@@ -43,6 +45,33 @@ def test_a_log_names_the_holder_and_machine_of_its_ids_although_the_lease_change
     announcements._nonce, announcements._machine = lease
     assert written == [(lease[0], schema.log_key(lease[1]))]
     assert announcements._acknowledged < revision
+
+
+@pytest.mark.parametrize("failing", [schema.CLUSTER, schema.JOURNAL])
+def test_of_the_log_and_the_row_at_the_same_time_only_the_log_is_sent_again(failing: str, world: World) -> None:
+    memory = MemoryStore(world.clock)
+    store = JointStore(memory)
+    instance = open_instance(store, world, mac=1)
+    revision = instance.announcements.next(0, [])
+    calls: list[str] = []
+
+    def before(call: Call) -> None:
+        calls.append(call.table)
+        if call.table == failing and calls.count(failing) <= 2:
+            raise StoreNotAppliedError(f"{call.table} refused")
+
+    store.before = before
+    put = Put(schema.revision_key(revision), [NewCell(*schema.COMMITTED, schema.NO), NewCell(*schema.ABORT, schema.NO)])
+    create = CheckAndWrite(schema.JOURNAL, schema.COMMITTED, None, put)
+    if failing == schema.JOURNAL:
+        with pytest.raises(StoreNotAppliedError, match="journal refused"):
+            instance.announcements.announce_and(revision, create)
+        assert calls == [schema.JOURNAL, schema.CLUSTER]
+    else:
+        assert instance.announcements.announce_and(revision, create)
+        assert calls == [schema.JOURNAL, *[schema.CLUSTER] * 3]
+    store.before = lambda _: None
+    instance.outcomes.abort_own(revision, ())
 
 
 def test_a_commit_beside_the_close_of_its_instance_does_not_blame_another_process(

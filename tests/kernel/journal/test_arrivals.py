@@ -195,6 +195,7 @@ def test_no_clock_keeps_a_commit_from_others(tmp_path: Path, world: World, skew_
     assert order(opened(3, [0]))[-8:] == expected
 
 
+@pytest.mark.damages("a row of the journal is deleted, and its arrival number stays")
 def test_an_id_far_below_the_highest_is_replaced_before_its_row_exists(store: Store, world: World) -> None:
     one = open_instance(store, world, mac=1)
     add(one, "/a")
@@ -297,6 +298,7 @@ def test_the_watermark_stays_below_the_bound_if_it_need_not_reach_the_end(store:
     assert watermark.revision == last
 
 
+@pytest.mark.damages("a row of the journal is deleted, and its arrival number stays")
 def test_a_damaged_key_stops_no_commit(store: Store, world: World) -> None:
     one = open_instance(store, world)
     add(one, "/a")
