@@ -519,18 +519,19 @@ def _columns(
     if versions == 1 and not ranged and limit < 0 and after is None:
         return _newest(sql, family, row, before)
     name = family.name
-    current: bytes | None = None
+    current = b""
     taken = skipped = 0
     bounds = (row, since, before) if ranged else (row,)
     first, further = (family.first_ranged, family.further_ranged) if ranged else (family.first, family.further)
     found = sql.execute(first, bounds) if after is None else sql.execute(further, (*bounds, blob(after)))
     while True:
         for qualifier, ts, value in found:
-            if qualifier != current:
+            # Values of different types cannot be ordered, so this finds a qualifier of a wrong type.
+            if qualifier > current or qualifier != current:
                 current = qualifier
                 taken = skipped = 0
             if since <= ts < before and taken < versions:
-                if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
+                if value.__class__ is not bytes or ts.__class__ is not int:
                     raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 if len(cells) == limit:
@@ -542,7 +543,6 @@ def _columns(
                 break
         else:
             return cells
-        assert current is not None
         if not taken and ts >= before:
             count = versions if limit < 0 else min(versions, limit - len(cells))
             cells += _exact(sql, family, row, current, since, before, count)
@@ -559,20 +559,21 @@ def _newest(sql: sqlite3.Connection, family: Family, row: bytearray, before: int
     name = family.name
     cells: list[Cell] = []
     add = cells.append
-    current: bytes | None = None
+    current = b""
     taken = False
     skipped = 0
     near = NEAR + 1
     found = sql.execute(family.first, (row,))
     while True:
         for qualifier, ts, value in found:
-            if qualifier != current:
+            # Values of different types cannot be ordered, so this finds a qualifier of a wrong type.
+            if qualifier > current or qualifier != current:
                 current = qualifier
                 near += 1
                 skipped = 0
                 taken = ts < before
                 if taken:
-                    if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
+                    if value.__class__ is not bytes or ts.__class__ is not int:
                         raise WrongTypeError
                     add(new_cell(Cell, (name, qualifier, ts, value)))
                     continue
@@ -587,7 +588,6 @@ def _newest(sql: sqlite3.Connection, family: Family, row: bytearray, before: int
                 break
         else:
             return cells
-        assert current is not None
         if not taken:
             cells += _exact(sql, family, row, current, 0, before, 1)
         if near <= NEAR + 1:

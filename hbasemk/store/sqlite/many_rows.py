@@ -138,18 +138,19 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     name = family.name
     found: list[list[Cell]] = [[] for _ in keys]
     last = -1
-    current: bytes | None = None
+    current = b""
     taken = skipped = 0
     for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (*map(blob, keys), since)):
         if number != last:
-            last, cells, current = number, found[number], None
-        if qualifier != current:
+            last, cells, current, taken, skipped = number, found[number], b"", 0, 0
+        # Values of different types cannot be ordered, so this finds a qualifier of a wrong type.
+        if qualifier > current or qualifier != current:
             current = qualifier
             taken = skipped = 0
         if ts < before and taken < versions:
             if len(cells) == limit:
                 return found[: number + 1]
-            if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
+            if value.__class__ is not bytes or ts.__class__ is not int:
                 raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
             taken += 1

@@ -75,7 +75,7 @@ def _rows(
     while True:
         found = _step(sql, family, wanted, scan, start, after, reversed_rows)
         key: bytes | None = None
-        current: bytes | None = None
+        current = b""
         cells: list[Cell] = []
         taken = skipped = 0
         for row, qualifier, ts, value in found:
@@ -84,13 +84,14 @@ def _rows(
                     yield Row(key, cells[::-1] if reversed_rows else cells)
                     if left <= 0:
                         return
-                if row.__class__ is not bytes:
+                if row.__class__ is not bytes or qualifier.__class__ is not bytes:
                     raise WrongTypeError
                 key, current, cells, taken, skipped = row, qualifier, [], 0, 0
-            elif qualifier != current:
+            # Values of different types cannot be ordered, so this finds a qualifier of a wrong type.
+            elif qualifier > current or qualifier != current:
                 current, taken = qualifier, 0
             if since <= ts < before and taken < versions and (wanted is None or qualifier in wanted):
-                if value.__class__ is not bytes or ts.__class__ is not int or qualifier.__class__ is not bytes:
+                if value.__class__ is not bytes or ts.__class__ is not int:
                     raise WrongTypeError
                 cells.append(new_cell(Cell, (name, qualifier, ts, value)))
                 left -= len(value)
