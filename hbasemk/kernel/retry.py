@@ -201,8 +201,10 @@ def retry_call(runtime: Runtime, call: Callable[[], T], in_doubt: Callable[[], N
 def run_with_retries(runtime: Runtime, operation: Callable[[], T]) -> T:
     """As :func:`retry_call`, for an operation of several calls that is retried as a whole: calls inside it are made once.
 
-    So it holds none of its locks during a wait.
+    So it holds none of its locks during a wait. Inside another such operation it is only called: that one is retried.
     """
+    if _is_inside_attempt():
+        return operation()
 
     def attempt() -> T:
         marker = _Attempt()

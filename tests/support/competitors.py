@@ -13,7 +13,7 @@ from hbasemk.kernel.commit.operations import AddNode, Increment, Operation
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.abc import Get
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import CountingStore
+from hbasemk.testing.wrapped import Call, CountingStore
 from tests.support.runtime import World, open_instance
 from tests.support.sole_writers import Gateway, Request, commit, let_compete
 
@@ -56,6 +56,16 @@ class Competitors:
             return answer
 
         self.gateway.decide = decide
+
+    def before_its_cells(self, act: Callable[[], object]) -> None:
+        """Call ``act`` before the next write of cells by ``one`` that is no compare-and-set."""
+
+        def before(call: Call) -> None:
+            if (call.method, call.table) == ("write", schema.NODES):
+                self.gateway.before = lambda _: None
+                act()
+
+        self.gateway.before = before
 
     def row(self, revision: int) -> JournalRow:
         return JournalRow(self.store.read(schema.JOURNAL, [Get(schema.revision_key(revision))])[0])

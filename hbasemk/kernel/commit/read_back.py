@@ -67,12 +67,11 @@ class Marks:
     def rival(self, versions: Mapping[int, tuple[str, Column]]) -> Conflict | None:
         """Return the conflict with the highest mark, if the commit is hot and the mark's revision is one of these versions.
 
-        Another try on the same view would find it again. Raises Overtaken for any other mark above the revision.
+        Another try on the same view would find it again.
         """
-        if self.is_hot and self.overtaken in versions:
-            return Conflict(*versions[self.overtaken], self.overtaken, pending=True, may_lack_row=True)
-        self.require_none_above()
-        return None
+        if not self.is_hot or self.overtaken not in versions:
+            return None
+        return Conflict(*versions[self.overtaken], self.overtaken, pending=True, may_lack_row=True)
 
 
 class _Probe(NamedTuple):
@@ -272,11 +271,10 @@ class ReadBack(Committing):
                 read = None
                 pending = self._observe(revision, view, low_bound, pending, rows, observed)
         rival = marks.rival(observed.versions)
-        if rival is not None:
-            rival = self.judge(rival)
-            if rival is not None:
-                return rival
-            marks.require_none_above()
+        conflict = rival and self.judge(rival)
+        if conflict is not None:
+            return conflict
+        marks.require_none_above()
         # On a view that the horizon has passed, the read-back may miss that a node was removed.
         self._journal.require_readable(view)
         conflict = self._resolve(revision, view, observed.versions) if observed.versions else None

@@ -146,13 +146,7 @@ def test_a_lost_reply_commits_once(three: Competitors) -> None:
 def test_a_competitor_with_a_lower_id_than_the_mark_of_a_rival_tries_once_more(three: Competitors) -> None:
     three.third.poll()
     commit(three.third, SetProperty("/a", "p", 1))
-
-    def overtake(call: Call) -> None:
-        if (call.method, call.table) == ("write", schema.NODES):
-            three.gateway.before = lambda _: None
-            three.increment(three.other)
-
-    three.gateway.before = overtake
+    three.before_its_cells(lambda: three.increment(three.other))
     begun: list[int] = []
     three.increment(three.one, begun=begun)
     assert len(begun) == 2
@@ -162,13 +156,7 @@ def test_a_competitor_with_a_lower_id_than_the_mark_of_a_rival_tries_once_more(t
 
 def test_a_competitor_with_a_lower_id_than_the_mark_of_another_writer_keeps_its_snapshot(three: Competitors) -> None:
     become_sole_writer(three.third, name="p")
-
-    def overtake(call: Call) -> None:
-        if (call.method, call.table) == ("write", schema.NODES):
-            three.gateway.before = lambda _: None
-            commit(three.third, SetProperty("/a", "p", 1))
-
-    three.gateway.before = overtake
+    three.before_its_cells(lambda: commit(three.third, SetProperty("/a", "p", 1)))
     three.increment(three.one)
     assert (three.one.statistics.conflicts, three.one.statistics.too_slow) == (0, 1)
     three.check(1)
@@ -212,13 +200,7 @@ def test_an_aborted_rival_whose_mark_is_above_is_no_conflict(three: Competitors)
     three.third.poll()
     commit(three.third, SetProperty("/a", "p", 1))
     fail = Failed(three)
-
-    def overtake(call: Call) -> None:
-        if (call.method, call.table) == ("write", schema.NODES):
-            three.gateway.before = lambda _: None
-            fail()
-
-    three.gateway.before = overtake
+    three.before_its_cells(fail)
     three.increment(three.one, timeout=0)
     assert three.one.statistics.conflicts == 0
     fail.recover()

@@ -1,4 +1,4 @@
-"""Polls beside busy writers: revisions wait for what they may be built on, and not for ever (section 5 of the protocol)."""
+"""Polls beside busy writers: a revision waits for what it may be built on, and the poll ends (section 5 of the protocol)."""
 
 from __future__ import annotations
 
