@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from ctypes import c_int
 from multiprocessing.sharedctypes import SynchronizedArray
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -183,9 +184,11 @@ MOST = 60 * EACH
 """A limit far above the imbalance of turns on a machine that stalls, and far below that of a monopoly."""
 
 
-def count(url: str, number: int, counts: SynchronizedArray[c_int]) -> None:
+def count(url: str, number: int, counts: SynchronizedArray[c_int], begin: Barrier) -> None:
     """Increment the same property until every process has enough increments."""
     with hbasemk.connect(url) as repo:
+        # On a busy machine, the first process could reach the limit before the last one has started.
+        begin.wait(120)
         while min(counts) < EACH and max(counts) <= MOST:
             repo.run(lambda tx: tx.increment("/a", "n", 1))
             counts[number] += 1
@@ -198,7 +201,8 @@ def test_every_process_gets_its_share_of_one_property(tmp_path: Path) -> None:
         repo.run(lambda tx: tx.add("/a", {"n": 0}))
         context = multiprocessing.get_context("spawn")
         counts = context.Array(c_int, PROCESSES)
-        started = [context.Process(target=count, args=(url, number, counts)) for number in range(PROCESSES)]
+        begin = context.Barrier(PROCESSES)
+        started = [context.Process(target=count, args=(url, number, counts, begin)) for number in range(PROCESSES)]
         for process in started:
             process.start()
         for process in started:
