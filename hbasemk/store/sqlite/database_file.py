@@ -73,6 +73,7 @@ class DatabaseFile:
         Raises SQLite's errors, StoreUnusableError, FormatError and OSError.
         """
         path = files.real_path(self.path)
+        mode = b""
         for recovered in (False, True):
             identity = files.identity(path)
             if identity is None:
@@ -102,8 +103,8 @@ class DatabaseFile:
                     )
                     self._identity = identity
                     return Connection(sql, frozen, found)
-                except NotReadyError:
-                    pass
+                except NotReadyError as error:
+                    mode = error.mode
             # No guard holds the file here: SQLite switches to a log only while it has the file to itself.
             reason = files.read_only_because(path) if identity is not None else None
             sql = self._connect(
@@ -117,6 +118,8 @@ class DatabaseFile:
                     raise errors.needs_a_writer(self.path, reason, "its creation is not complete")
             finally:
                 sql.close()
+        if len({*mode}) > 1:
+            raise errors.damaged_mode(self.path, mode)
         # Another process is changing the file.
         raise errors.locked()
 

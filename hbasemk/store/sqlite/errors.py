@@ -63,6 +63,14 @@ def busy(path: str, seconds: float) -> StoreError:
     )
 
 
+def damaged_mode(path: str, mode: bytes) -> FormatError:
+    """Return the error for a header that SQLite never writes: its bytes 18 and 19, ``mode``, differ."""
+    return FormatError(
+        f"{path} is damaged: the bytes 18 and 19 of its header are {mode[0]} and {mode[1]}, expected 2 and 2; restore it from "
+        "a copy"
+    )
+
+
 def locked() -> sqlite3.OperationalError:
     """Return the error that SQLite raises when another lock blocks a call; the pool then repeats the call."""
     return sqlite3.OperationalError(_BUSY[0])

@@ -42,7 +42,14 @@ WAL_MODE: Final = b"\2\2"
 
 
 class NotReadyError(Exception):
-    """The file has no write-ahead log (yet), or a crash interrupted a change that used no log."""
+    """The file has no write-ahead log (yet), or a crash interrupted a change that used no log.
+
+    ``mode`` are the header's bytes 18 and 19.
+    """
+
+    def __init__(self, mode: bytes) -> None:
+        super().__init__()
+        self.mode = mode
 
 
 class FileLocks:
@@ -71,10 +78,9 @@ class FileLocks:
             self.read_only = files.read_only_because(self._path)
             flags = os.O_RDWR if self.read_only is None else os.O_RDONLY
             self._main = descriptors.open_file(self._path, flags, self._identity)
-            if os.pread(self._main, 2, 18) != WAL_MODE:
-                raise NotReadyError
-            if not recovered and os.path.exists(self._path + files.JOURNAL):
-                raise NotReadyError
+            mode = os.pread(self._main, 2, 18)
+            if mode != WAL_MODE or (not recovered and os.path.exists(self._path + files.JOURNAL)):
+                raise NotReadyError(mode)
             if self.read_only is None and files.foreign(self._path):
                 self._replace_foreign(self._main)
             self.held = ofd_locks.lock_if_supported(self._path, self._main, fcntl.F_RDLCK, SHARED_FIRST, SHARED_SIZE)

@@ -194,6 +194,20 @@ class TestFiles:
             with pytest.raises(FormatError, match=r"content\.db .*damaged"):
                 call()
 
+    @pytest.mark.parametrize("versions", [(1, 2), (3, 2), (0, 2), (130, 2)])
+    def test_damaged_versions_of_the_format_in_the_header_are_reported_at_once(
+        self, store: SqliteStore, path: Path, versions: tuple[int, int]
+    ) -> None:
+        store.close()
+        content = bytearray(path.read_bytes())
+        content[18:20] = versions
+        path.write_bytes(content)
+        damaged = SqliteStore(str(path))
+        with pytest.raises(FormatError, match=f"the bytes 18 and 19 of its header are {versions[0]} and {versions[1]}, "):
+            damaged.read("one", [Get(b"r")])
+        damaged.close()
+        assert path.read_bytes() == content
+
     def test_a_damaged_name_in_the_schema_is_reported_as_damage(self, store: SqliteStore, path: Path) -> None:
         store.close()
         content = bytearray(path.read_bytes())
