@@ -36,21 +36,21 @@ def text(value: object, name: str) -> str:
     """Return the value, which must be a str; raise TypeError for another type."""
     if not isinstance(value, str):
         raise wrong(name, "a str", value)
-    return value
+    return paths.plain(value)
 
 
 def path(value: object, name: str = "path") -> str:
     """Return the value, which must be the path of a node; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a path, such as '/a/b'", value)
-    return paths.check_path(value)
+    return paths.check_path(paths.plain(value))
 
 
 def new_path(value: object, name: str = "path") -> str:
     """Return the value, which must be a path at which a node can be added; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a path, such as '/a/b'", value)
-    return paths.check_new(value)
+    return paths.check_new(paths.plain(value))
 
 
 def path_list(value: object, name: str) -> list[str]:
@@ -64,7 +64,7 @@ def node_name(value: object, name: str = "name") -> str:
     """Return the value, which must be the name of a node or property; raise TypeError or InvalidPathError otherwise."""
     if not isinstance(value, str):
         raise wrong(name, "a str", value)
-    return paths.check_name(value)
+    return paths.check_name(paths.plain(value))
 
 
 def property_name(value: object, path: str) -> str:
@@ -72,7 +72,7 @@ def property_name(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise wrong(f"the name of a property of {limits.shown(path)}", "a str", value)
     try:
-        return _check_known_name(value)
+        return _check_known_name(paths.plain(value))
     except InvalidPathError as error:
         raise InvalidPathError(f"a property of {limits.shown(path)} cannot have this name: {error.message}") from None
 
@@ -92,6 +92,9 @@ def properties(value: object, path: str) -> Mapping[Any, Any]:
     except (TypeError, InvalidPathError):
         for name in given:
             property_name(name, path)
+    for name in given:
+        if name.__class__ is not str:
+            return {paths.plain(name): one for name, one in given.items()}
     return given
 
 

@@ -278,7 +278,7 @@ class Repository:
         that the repository lacks, RevisionCollectedError for those that are no longer recorded, BranchError for revisions of
         a branch, and InvalidValueError for a snapshot of another repository.
         """
-        arguments.path(path)
+        path = arguments.path(path)
         if timeout is not None:
             options.seconds("timeout", timeout, endless=True)
         if since is not None and not isinstance(since, (str, Snapshot)):

@@ -171,7 +171,7 @@ class Snapshot(Mapping[str, Node]):
         return Node(self, self._instance.require(self._view, arguments.path(path)))
 
     def __contains__(self, path: object) -> bool:
-        return paths.is_path(path) and self._instance.node(self._view, path) is not None
+        return paths.is_path(path) and self._instance.node(self._view, paths.plain(path)) is not None
 
     @overload
     def get(self, path: str) -> Node | None: ...
@@ -179,7 +179,7 @@ class Snapshot(Mapping[str, Node]):
     def get(self, path: str, default: Node | T) -> Node | T: ...
     def get(self, path: str, default: object = None) -> object:
         """Return the node at ``path``, or ``default`` if no node exists there or the text is not a path."""
-        state = self._instance.node(self._view, path) if paths.is_path(path) else None
+        state = self._instance.node(self._view, paths.plain(path)) if paths.is_path(path) else None
         return default if state is None else Node(self, state)
 
     def __iter__(self) -> Iterator[str]:
@@ -235,7 +235,7 @@ class Snapshot(Mapping[str, Node]):
         Each level comes in the order of its paths' bytes, in batches of up to 1000 nodes a round trip. Raises
         NodeNotFoundError.
         """
-        arguments.path(path)
+        path = arguments.path(path)
         if depth is not None:
             arguments.count(depth, "depth")
         return self._walk(path, depth)

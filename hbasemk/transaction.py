@@ -97,7 +97,7 @@ class Transaction:
         path or name, InvalidValueError or LimitError for an invalid value. The errors of the change come with the next read or
         the commit: NodeNotFoundError, NodeExistsError.
         """
-        arguments.new_path(path)
+        path = arguments.new_path(path)
         given = {} if properties is None else arguments.properties(properties, path)
         self._take(_new(AddEncoded, (path, encode_properties(path, given))))
 
@@ -107,7 +107,7 @@ class Transaction:
         Raises InvalidPathError, InvalidValueError for a text that is no version, and InvalidChangeError for a second, different
         version of one path. VersionMismatchError comes with the next read or the commit.
         """
-        arguments.path(path)
+        path = arguments.path(path)
         arguments.version(version, "version")
         if self._expected.setdefault(path, version) != version:
             raise InvalidChangeError(
@@ -153,7 +153,7 @@ class Transaction:
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
         """
-        arguments.path(path)
+        path = arguments.path(path)
         given = arguments.properties(properties, path)
         # All before the first is taken, because a value may raise, such as a released memoryview.
         operations: list[Operation] = [SetProperty(path, name, _as_it_is(value)) for name, value in given.items()]
@@ -263,7 +263,7 @@ class Transaction:
         these, and one more for each child that the transaction has removed. A serializable transaction depends on the whole list
         even if it reads a part. Raises NodeNotFoundError.
         """
-        arguments.path(path)
+        path = arguments.path(path)
         if after is not None:
             arguments.text(after, "after")
         if limit is not None:
@@ -291,8 +291,7 @@ class Transaction:
         return paths.is_path(path) and self.exists(path)
 
     def _find(self, path: str) -> StagedNode | None:
-        arguments.path(path)
-        return self._operations.staging().find(path)
+        return self._operations.staging().find(arguments.path(path))
 
     # --- the end -----------------------------------------------------------------------------------------
 

@@ -17,6 +17,11 @@ MAX_KEY: Final = 32_767
 _NO_NAMES: Final = frozenset({".", ".."})
 
 
+def plain(text: str) -> str:
+    """Return a text of a subclass of str as a str: the members of an enum, for example, have other texts in f-strings."""
+    return text if text.__class__ is str else str.__str__(text)
+
+
 def check_name(name: str) -> str:
     """Return a name if a node or property can have it; otherwise raise InvalidPathError."""
     if not isinstance(name, str) or not name or "/" in name or name in _NO_NAMES:

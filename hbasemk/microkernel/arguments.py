@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hbasemk.errors import InvalidRevisionError, InvalidValueError
-from hbasemk.format import limits, revisions
+from hbasemk.format import limits, paths, revisions
 
 LEAST: Final = -(2**63)
 MOST: Final = 2**63 - 1
@@ -18,7 +18,7 @@ def text(value: object, name: str) -> str:
     """Return the value if it is a string; raise TypeError otherwise."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {_kind(value)}")
-    return value
+    return paths.plain(value)
 
 
 def text_or_none(value: object, name: str) -> str | None:

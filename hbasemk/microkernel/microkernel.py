@@ -130,7 +130,7 @@ class MicroKernel:
 
     def node_exists(self, path: str, revision_id: str | None = None) -> bool:
         """Return whether a node exists at ``path`` in the revision ``revision_id``."""
-        text(path, "path")
+        path = text(path, "path")
         view = self._view(revision_id, "revision_id")
         return self._instance().node(view, paths.check_path(path)) is not None
 
@@ -139,7 +139,7 @@ class MicroKernel:
 
         Raises NodeNotFoundError. Does not list a wide node's children in each call; see :meth:`hbasemk.Snapshot.child_count`.
         """
-        text(path, "path")
+        path = text(path, "path")
         view = self._view(revision_id, "revision_id")
         instance = self._instance()
         return child_count(instance, view, instance.require(view, paths.check_path(path)))
@@ -167,7 +167,7 @@ class MicroKernel:
     def _get_nodes(
         self, path: str, at: str | View | None, depth: int, offset: int, max_child_nodes: int, filter: str | None
     ) -> str | None:
-        text(path, "path")
+        path = text(path, "path")
         for name, number in (("depth", depth), ("offset", offset), ("max_child_nodes", max_child_nodes)):
             whole(number, name)
         if depth < -1 or offset < 0 or max_child_nodes < -1:

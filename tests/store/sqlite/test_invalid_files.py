@@ -203,7 +203,9 @@ class TestFiles:
         content[18:20] = versions
         path.write_bytes(content)
         damaged = SqliteStore(str(path))
-        with pytest.raises(FormatError, match=f"the bytes 18 and 19 of its header are {versions[0]} and {versions[1]}, "):
+        with pytest.raises(
+            FormatError, match=f"the bytes 18 and 19 of its header are {versions[0]} and {versions[1]}, "
+        ):
             damaged.read("one", [Get(b"r")])
         damaged.close()
         assert path.read_bytes() == content
