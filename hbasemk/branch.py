@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
 from hbasemk import arguments
+from hbasemk.errors import ClosedError
 from hbasemk.format import limits, revisions
 from hbasemk.kernel.instance import Instance
 from hbasemk.snapshot import Snapshot, base_of
@@ -29,6 +31,8 @@ class Branch:
         # The revision of the branch that was merged, and the result of the merge. It does not hold for a later revision.
         self._merge_result: tuple[int, str] | None = None
         self._abandoned = False
+        # The process that began the `with` block, which merges the branch at its end.
+        self._pid = os.getpid()
 
     @property
     def revision(self) -> str:
@@ -146,12 +150,18 @@ class Branch:
             self._at = after
 
     def __enter__(self) -> Branch:
+        self._pid = os.getpid()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and self.merged is None and not self._abandoned:
+            if self._pid != os.getpid():
+                raise ClosedError(
+                    "this with block of a branch began before a fork, in the parent process, which merges the branch; call "
+                    "merge() to merge it here"
+                )
             self._merge(None, abandons=True)
 
     def __repr__(self) -> str:

@@ -365,6 +365,33 @@ def test_a_function_of_a_branchs_run_that_forks_commits_in_the_parent_only(url: 
         branch.merge()
 
 
+def test_the_block_of_a_branch_that_forks_merges_in_the_parent_only(url: str) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+
+        def work(fork: Callable[[], object]) -> None:
+            with repo.branch() as branch:
+                branch.run(lambda tx: tx.add("/a"))
+                fork()
+
+        assert "ClosedError: this with block of a branch began before a fork" in error_of_child(work)
+        assert "/a" in repo.refresh()
+
+
+def test_a_child_merges_a_branch_of_its_parent_if_it_says_so(url: str) -> None:
+    with hbasemk.connect(url, poll_interval=0) as repo:
+        branch, other = repo.branch(), repo.branch()
+        branch.run(lambda tx: tx.add("/a"))
+        other.run(lambda tx: tx.add("/b"))
+
+        def work() -> None:
+            branch.merge()
+            with other:
+                pass
+
+        in_a_child(work)
+        assert repo.refresh().children("/") == ["a", "b"]
+
+
 def test_a_child_makes_no_revision_ids_with_its_parents_instance(url: str) -> None:
     """They would be those of the parent."""
     with hbasemk.connect(url, poll_interval=0) as repo:
