@@ -65,7 +65,12 @@ class Deferred:
                     handler = deferred._replaced[number]
                 if not isinstance(deferred, Deferred):
                     self._replaced[number] = handler
-                    set_handler(number, self._note)
+                    try:
+                        set_handler(number, self._note)
+                    except ValueError:
+                        # This is a sub-interpreter, where Python calls no handlers.
+                        self._replaced.clear()
+                        return self
             self._active = True
         return self
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from hbasemk import maintenance, system
+from hbasemk import interrupts, maintenance, system
 from hbasemk.interrupts import NUMBERS, Deferred
 from hbasemk.store import atfork
 from hbasemk.wakeup import Bell, Bells
@@ -245,3 +247,29 @@ def test_no_python_code_runs_when_a_registered_object_is_freed(make: Callable[[]
         sys.setprofile(None)
         gc.enable()
     assert called == []
+
+
+def test_a_sub_interpreter_opens_and_commits(tmp_path: Path) -> None:
+    """Servers such as mod_wsgi run applications in them. There, Python sets no handlers of signals."""
+    pytest.importorskip("_xxsubinterpreters", reason="this version of Python has another module")
+    work = (
+        "import hbasemk\n"
+        f"with hbasemk.connect('sqlite:///{tmp_path / 'content.db'}') as repo:\n"
+        "    repo.run(lambda tx: tx.add('/a'))\n"
+        "    print(repo.head.children('/'))\n"
+    )
+    program = f"import _xxsubinterpreters as s\ns.run_string(s.create(isolated=False), {work!r})"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.stdout, ran.stderr) == ("['a']\n", "")
+
+
+def test_where_no_handler_can_be_set_nothing_is_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(number: int, handler: Handler) -> None:
+        raise ValueError("signal only works in main thread of the main interpreter")
+
+    before = signal.getsignal(signal.SIGINT)
+    with monkeypatch.context() as patch:
+        patch.setattr(interrupts, "set_handler", refuse)
+        with Deferred() as outer, Deferred() as inner, inner.suspended():
+            assert outer.arrived == inner.arrived == []
+    assert signal.getsignal(signal.SIGINT) is before
