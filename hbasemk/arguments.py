@@ -198,8 +198,11 @@ def function(value: Callable[..., Any], name: str) -> None:
 
 
 def finished(result: T, name: str) -> T:
-    """Return the result of the function called ``name``; raise TypeError if the function has not done its work yet."""
-    if isinstance(result, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+    """Return the result of the function called ``name``; raise TypeError if the function has not done its work yet.
+
+    A result that ``await`` takes, such as a task of asyncio, comes from a function that works later.
+    """
+    if isinstance(result, (GeneratorType, AsyncGeneratorType)) or hasattr(type(result), "__await__"):
         if isinstance(result, CoroutineType):
             # Otherwise Python warns that nothing awaited it.
             result.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
@@ -16,10 +17,13 @@ from hbasemk.repository import Repository
 from hbasemk.store.abc import Store
 from hbasemk.store.named_memory import NamedStores
 
-if TYPE_CHECKING:
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
     # Every type checker has this module; a run does not need it.
     from typing_extensions import Unpack
 
+if TYPE_CHECKING:
     from hbasemk.store.hbase import Address
 
 _TRUE: Final = frozenset({"1", "yes", "true", "on"})

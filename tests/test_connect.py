@@ -291,6 +291,8 @@ def test_type_checkers_know_the_options_of_the_constructor() -> None:
     declared = get_type_hints(Repository.__init__)
     assert get_type_hints(RepositoryOptions) == {name: declared[name] for name in _REPOSITORY_OPTIONS}
     assert get_annotations(connect)["options"] == "Unpack[RepositoryOptions]"
+    if sys.version_info >= (3, 11):
+        assert "options" in get_type_hints(connect)
 
 
 def test_the_url_that_the_error_for_a_path_names_opens_it(tmp_path: Path, checked: Checked) -> None:

@@ -444,6 +444,17 @@ class _Object:
         tx.set("/a", "n", 2)
 
 
+class _Task:
+    """Works when somebody awaits it, as a task of asyncio does."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.tx = tx
+
+    def __await__(self) -> Iterator[None]:
+        self.tx.set("/a", "n", 2)
+        yield
+
+
 LATE = {
     "async": _asynchronous,
     "generator": _generator,
@@ -455,6 +466,7 @@ LATE = {
     "generator from a lambda": lambda tx: (tx.set("/a", "n", number) for number in range(2, 4)),
     "asynchronous generator from a lambda": lambda tx: _asynchronous_generator(tx),
     "object": _Object(),
+    "something to be awaited": lambda tx: _Task(tx),
 }
 
 
