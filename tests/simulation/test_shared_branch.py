@@ -28,7 +28,12 @@ from tests.support import proof
 from tests.support.simulation.finding import must_be_found
 from tests.support.simulation.known_seeds import search
 from tests.support.simulation.running import each_run
-from tests.support.simulation.shared_branch import AdoptedBranch, SharedBranch, SharedBranchOfNodes
+from tests.support.simulation.shared_branch import (
+    AdoptedBranch,
+    SharedBranch,
+    SharedBranchOfNodes,
+    SharedBranchOfSets,
+)
 
 SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, chunk=500)
 
@@ -38,7 +43,9 @@ SEEDS = proof.seeds("HBASEMK_BRANCH_SEEDS", sample=150, proof=1000, long=3000, c
 @pytest.mark.parametrize("faults", [False, True], ids=["without faults", "with faults"])
 @pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize(
-    "kind", [SharedBranch, SharedBranchOfNodes, AdoptedBranch], ids=["adjusts", "nodes", "adopted"]
+    "kind",
+    [SharedBranch, SharedBranchOfNodes, AdoptedBranch, SharedBranchOfSets],
+    ids=["adjusts", "nodes", "adopted", "sets"],
 )
 def test_a_shared_branch_takes_effect_at_most_once(kind: type[SharedBranch], seeds: range, faults: bool) -> None:
     note = f", {kind.__name__}, {'with' if faults else 'without'} faults"
@@ -159,6 +166,10 @@ def merged_adjusts_are_applied_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merged_part, "without", lambda _, effect: effect)
 
 
+def merged_adjusts_unknown_to_later_sets(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(merged_part, "adjusts", lambda _: {})
+
+
 def resets_move_the_head_of_a_claimed_branch_back(patch: pytest.MonkeyPatch) -> None:
     def move_back(self: Branches, state: BranchState, revision: int, ancestor: int) -> int:
         if not self._heads.move(state.root, schema.revision_key(revision), schema.revision_key(ancestor)):
@@ -174,7 +185,7 @@ def new_branches_take_effect_before_old_ones_have_ended(patch: pytest.MonkeyPatc
 
 
 KINDS_APART = 6000
-"""The seeds of mutants from here on have a branch of nodes, and after as many more one that others adopt."""
+"""The seeds of mutants from here on have the next one of the kinds of branches, and after as many more the one after it."""
 MUTANTS = [
     transactions_that_merge_do_not_look_at_the_branch,
     rebases_in_one_transaction_overlook_claims,
@@ -186,10 +197,11 @@ MUTANTS = [
     claims_of_rebases_never_final,
     earlier_claims_stay_in_effect,
     merged_adjusts_are_applied_again,
+    merged_adjusts_unknown_to_later_sets,
     resets_move_the_head_of_a_claimed_branch_back,
     new_branches_take_effect_before_old_ones_have_ended,
 ]
-KINDS = [SharedBranch, SharedBranchOfNodes, AdoptedBranch]
+KINDS = [SharedBranch, SharedBranchOfNodes, AdoptedBranch, SharedBranchOfSets]
 
 
 @pytest.mark.slow

@@ -309,10 +309,8 @@ class Branches(BranchCommits):
             not revisions.is_branch(claim.claimant)
             and self._outcomes.of(claim.claimant, check=True) is Outcome.COMMITTED
         ):
-            self._claims.end_merged(root, claim)
-            self.require_head(revision)
-            # The branch has received commits during that merge, which contains only a part.
-            return False
+            # If the branch has received commits during that merge, it contains only a part.
+            raise self._partly_merged(root, revision, claim) from None
         text, rival = revisions.to_text(revision), revisions.to_text(claim.claimant)
         raise BranchError(
             f"branch revision {text} is not merged: another merge or rebase of the branch, {rival}, was made at the same time. "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hbasemk.format.exact import Exact
 from hbasemk.kernel.commit.staged_node import StagedNode
 
 
@@ -31,6 +32,14 @@ def without(merged: Iterable[StagedNode], effect: Sequence[StagedNode]) -> list[
             if not (node.written or node.adjusted or node.repeated):
                 del left[done.path]
     return list(left.values())
+
+
+def adjusts(merged: Iterable[StagedNode]) -> dict[tuple[str, str], Exact]:
+    """Return the amounts by which an earlier, merged revision of the branch has adjusted properties, by path and name.
+
+    Trunk has these adjusts, and the branch knows them: a later set of the branch has seen them.
+    """
+    return {(node.path, name): by for node in merged for name, by in (node.adjusted or {}).items()}
 
 
 def _is_whole(node: StagedNode) -> bool:

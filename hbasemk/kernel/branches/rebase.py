@@ -13,6 +13,7 @@ from typing import Final
 from hbasemk.errors import BranchError
 from hbasemk.format import exact, paths, schema
 from hbasemk.format.adjusted import Adjusted
+from hbasemk.format.exact import Exact
 from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.branches import merged_part
@@ -93,8 +94,10 @@ def _in_steps(
         if branches.heads_return:
             # A reset that has not seen the claim may still move the head back.
             branches.require_head(revision)
-        rest = effect if merged is None else merged_part.without(merged, effect)
-        rebased = branches.commit(root, _RebasedEffect(state, rest), message)
+        rest = _RebasedEffect(state, effect)
+        if merged is not None:
+            rest = _RebasedEffect(state, merged_part.without(merged, effect), merged_part.adjusts(merged))
+        rebased = branches.commit(root, rest, message)
     except BaseException:
         branches.give_up(root)
         raise
@@ -103,11 +106,17 @@ def _in_steps(
 
 
 class _RebasedEffect:
-    """The net effect of a branch, as a source of changes of another branch."""
+    """The net effect of a branch, as a source of changes of another branch.
 
-    def __init__(self, state: BranchState, effect: list[StagedNode]) -> None:
+    ``merged`` are the adjusts of the branch that trunk has already, by path and name.
+    """
+
+    def __init__(
+        self, state: BranchState, effect: list[StagedNode], merged: Mapping[tuple[str, str], Exact] | None = None
+    ) -> None:
         self.state = state
         self.effect = effect
+        self.merged = merged or {}
 
     def predict(self, _: int, /) -> Prediction | None:
         """Return None: what a rebase touches depends on both sides."""
@@ -115,18 +124,19 @@ class _RebasedEffect:
 
     def stage(self, reader: Reader, view: View, _absent: Collection[str] = (), /) -> ChangeSet:
         """Apply the effect to the view, with markers."""
-        return _Rebase(reader, self.state, self.effect, view).run()
+        return _Rebase(reader, self, view).run()
 
 
 class _Rebase:
     """One rebase. ``target`` is the first view of the new branch, to which the effect is applied."""
 
-    def __init__(self, reader: Reader, state: BranchState, effect: Iterable[StagedNode], target: View) -> None:
+    def __init__(self, reader: Reader, source: _RebasedEffect, target: View) -> None:
         self._reader = reader
-        self._state = state
+        self._state = source.state
         self._target = target
         self._staging = Staging(reader, target)
-        self._effect = {node.path: node for node in effect}
+        self._effect = {node.path: node for node in source.effect}
+        self._merged = source.merged
         self._markers = ConflictMarkers(self._staging, self._effect)
         # The roots of subtrees that are handled as a whole.
         self._handled: set[str] = set()
@@ -260,7 +270,7 @@ class _Rebase:
                 plain = node.written[name]
                 self._staging.apply([operations.SetEncoded(path, name, plain)])
                 if is_only_adjusted and plain is not None and exact.of_value(plain) is not None:
-                    by += target.sum - view.sum
+                    by += target.sum - view.sum - self._merged.get((path, name), 0)
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
                 self._repeat(path, name)

@@ -19,7 +19,7 @@ from hbasemk.kernel.branches.one_transaction import BranchTransactions
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.one_transaction import OneTransaction
-from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Increment, Operation, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import AT_LEAST
@@ -140,6 +140,22 @@ def test_a_rebase_of_a_branch_that_continued_after_its_merge_leaves_out_the_merg
     assert shown(two.two, two.two.branches.find(rebased).view) == 1101
     two.two.branches.merge(rebased, "")
     assert shown(two.one) == 1101
+
+
+@pytest.mark.parametrize("change", [Increment("/a", "n", 1000), SetProperty("/a", "n", 1101)], ids=["increment", "set"])
+def test_a_later_set_of_the_branch_has_seen_its_merged_adjusts(
+    two: Two, change: Operation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_closing(two, monkeypatch)
+    commit(two.two, Adjust("/a", "n", 7))
+    later = commit_on_branch(two.two, two.branch, [change])
+    assert shown(two.two, two.two.branches.find(later).view) == 1101
+    with pytest.raises(BranchError, match="a part of the branch is merged into trunk"):
+        two.two.branches.merge(later, "")
+    rebased = rebase(two.two.branches, later, two.two.head(), "")
+    assert shown(two.two, two.two.branches.find(rebased).view) == 1108
+    two.two.branches.merge(rebased, "")
+    assert shown(two.one) == 1108
 
 
 def test_a_branch_that_reverts_its_merged_changes_reverts_them_on_trunk(

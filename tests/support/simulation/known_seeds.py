@@ -88,6 +88,7 @@ KNOWN = {
     "shared branches": {
         "claims_of_rebases_never_final": 786,
         "merged_adjusts_are_applied_again": 270,
+        "merged_adjusts_unknown_to_later_sets": 18034,
         "new_branches_take_effect_before_old_ones_have_ended": 12602,
         "rebases_in_one_transaction_claim_nothing": 4355,
         "rebases_in_one_transaction_overlook_claims": 3860,

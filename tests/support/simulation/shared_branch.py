@@ -11,7 +11,7 @@ from hbasemk.format import values
 from hbasemk.format.branch_head import ABANDONED
 from hbasemk.kernel.branches.rebase import rebase
 from hbasemk.kernel.commit.change_source import OperationList
-from hbasemk.kernel.commit.operations import AddNode, Adjust, RemoveNode
+from hbasemk.kernel.commit.operations import AddNode, Adjust, Increment, RemoveNode
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.testing.simulation import Actor, Died, Simulator
@@ -132,7 +132,7 @@ class SharedBranch:
         self._commit(instance, Adjust("/a", "n", 4**digit))
         self.must_count.add(digit)
 
-    def _change(self, digit: int) -> AddNode | Adjust:
+    def _change(self, digit: int) -> AddNode | Adjust | Increment:
         return Adjust("/a", "n", 4**digit)
 
     def _commits(self, instance: Instance) -> None:
@@ -196,6 +196,14 @@ class SharedBranch:
             raise Broken(f"I16: the adjusts count {counts} times, at least {sorted(self.must_count)} must count once")
 
 
+class SharedBranchOfSets(SharedBranch):
+    """The same with a branch of which some commits increment the property: they set it to the sum that they read."""
+
+    def _change(self, digit: int) -> AddNode | Adjust | Increment:
+        kind = self.simulator.chance.choice((Adjust, Increment))
+        return kind("/a", "n", 4**digit)
+
+
 class SharedBranchOfNodes(SharedBranch):
     """The same with a branch that adds a node with each commit. The other changes of trunk remove these nodes again.
 
@@ -207,7 +215,7 @@ class SharedBranchOfNodes(SharedBranch):
         self.may_be_removed: set[int] = set()
         super().__init__(seed, faults=faults)
 
-    def _change(self, digit: int) -> AddNode | Adjust:
+    def _change(self, digit: int) -> AddNode | Adjust | Increment:
         return AddNode(f"/{digit}", {})
 
     def _present(self, instance: Instance) -> set[int]:
