@@ -151,8 +151,8 @@ class BranchCommits(Committing):
             move = partial(self._transactions.commit, state.root, revision, new, [row], plan.puts(new))
             self._become_head(move, revision, new, plan.changes, is_written=False)
         else:
-            self._write(state, new, message, plan, encoded)
-            self._become_head(self._move(state, revision, new), revision, new, plan.changes)
+            clean = self._write(state, new, message, plan, encoded)
+            self._become_head(self._move(state, revision, new), revision, new, plan.changes, clean=clean)
         self._revisions.add(state.followed_by(new, plan), began)
         return new
 
@@ -177,17 +177,28 @@ class BranchCommits(Committing):
             encoded = changes.encode(plan.changes)
         return plan, new, encoded
 
-    def _write(self, state: BranchState, new: int, message: str, plan: ChangeSet, encoded: Sequence[NewCell]) -> None:
-        """Write the journal row and the cells of a new revision of a branch, in as many calls as they need."""
+    def _write(self, state: BranchState, new: int, message: str, plan: ChangeSet, encoded: Sequence[NewCell]) -> bool:
+        """Write the journal row and the cells of a new revision of a branch, in as many calls as they need.
+
+        Returns whether every reply was received, so that no more cells can arrive.
+        """
         inline = changes.size_of(encoded) <= changes.INLINE
+        lost_replies: list[bool] = []
         try:
             self._write_row(new, state, state.own, message, encoded if inline else ())
             if not inline:
                 write_changes(self._store, new, encoded)
-            self._store.write(schema.NODES, plan.each_put(new), durable=False, between=self._clock.keep_lease)
+            self._store.write(
+                schema.NODES,
+                plan.each_put(new),
+                durable=False,
+                in_doubt=lambda: lost_replies.append(True),
+                between=self._clock.keep_lease,
+            )
         except BaseException:
             self._roll_back(new, plan.changes)
             raise
+        return not lost_replies
 
     def _write_row(
         self, revision: int, state: BranchState, own: Sequence[int], message: str, encoded: Iterable[NewCell]
@@ -202,13 +213,21 @@ class BranchCommits(Committing):
         return partial(self._heads.move, state.root, schema.revision_key(revision), schema.revision_key(new))
 
     def _become_head(
-        self, move: Move, revision: int, new: int, touched: Sequence[RowChange], *, is_written: bool = True
+        self,
+        move: Move,
+        revision: int,
+        new: int,
+        touched: Sequence[RowChange],
+        *,
+        is_written: bool = True,
+        clean: bool = True,
     ) -> None:
         """Move the head of a branch from ``revision`` to a new one; if it has moved already, roll back and raise BranchError.
 
         Raises SchemaVersionError, after a roll-back, if this process does not accept the present schema number.
 
-        ``is_written``: the new revision is in the store already; else the move writes it too.
+        ``is_written``: the new revision is in the store already; else the move writes it too. ``clean``: no more of its cells
+        can arrive.
         """
         lost_replies: list[bool] = []
         refused: SchemaVersionError | None = None
@@ -238,7 +257,7 @@ class BranchCommits(Committing):
         if not moved:
             if is_written or lost_replies:
                 try:
-                    self._outcomes.abort_own(new, touched)
+                    self._outcomes.abort_own(new, touched, clean=clean)
                 except StoreError:
                     self._outcomes.defer(new, touched)
             raise refused or self._moved_on(revision)

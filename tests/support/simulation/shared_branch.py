@@ -200,8 +200,9 @@ class SharedBranchOfSets(SharedBranch):
     """The same with a branch of which some commits increment the property: they set it to the sum that they read."""
 
     def _change(self, digit: int) -> AddNode | Adjust | Increment:
-        kind = self.simulator.chance.choice((Adjust, Increment))
-        return kind("/a", "n", 4**digit)
+        if self.simulator.chance.random() < 0.5:
+            return Increment("/a", "n", 4**digit)
+        return super()._change(digit)
 
 
 class SharedBranchOfNodes(SharedBranch):
