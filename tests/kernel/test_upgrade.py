@@ -369,6 +369,30 @@ def test_an_instance_stops_when_the_format_changes(world: World, new_store: Call
     set_format(new_store(), newer - 1)
 
 
+def test_a_process_that_pauses_in_its_claim_notices_before_it_announces_anything(world: World) -> None:
+    """The upgrade sees no lease of it. In a store without an order of writes it takes over its log after the lease."""
+    shared = MemoryStore(world.clock)
+    commit(open_instance(shared, world, SETTINGS), AddNode("/a", {"v": 1}))
+    faulty = FaultyStore(shared)
+    paused = Instance.open(faulty, TestRuntime(world, mac=0x66))
+    newer = kernel_settings.format_of(shared) + 1
+    before = dump(shared)
+
+    def pause(call: Call) -> None:
+        if call.method == "check_and_write":
+            faulty.before = lambda _: None
+            set_format(shared, newer)
+
+    faulty.before = pause
+    for _ in range(2):
+        with pytest.raises(FormatError, match=f"has format {newer}"):
+            commit(paused, SetProperty("/a", "v", 2))
+    after = dump(shared)
+    assert (after["nodes"], after["journal"]) == (before["nodes"], before["journal"])
+    paused.close()
+    set_format(shared, newer - 1)
+
+
 def test_damaged_settings_do_not_stop_an_instance(world: World, new_store: Callable[[], Store]) -> None:
     # The integrity check reports them; the instance read them when it began.
     instance = open_instance(new_store(), world, SETTINGS)

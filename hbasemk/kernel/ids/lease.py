@@ -165,18 +165,15 @@ class Lease:
     def _take_log(self) -> None:
         """Take over the log of the machine id; raise LeaseLostError if a later holder has it.
 
-        Raises SchemaVersionError as :meth:`claim`: a process that was paused before this may hold a lease that is long over.
+        Raises FormatError and SchemaVersionError as :meth:`claim`: a process that was paused before this may have read the
+        settings long ago, or hold a lease that is long over.
         """
         record = self._record
         if record is not None:
             taken = log_holder.take(self.store, self.machine, record)
             if taken is None:
                 raise self.lost()
-            try:
-                schema_version.require(taken.schema_version, self.accepted, self.store.location)
-            except SchemaVersionError:
-                self.release(0)
-                raise
+            self._check_claim(taken.settings)
             self._log = record.nonce, taken
 
     def renew(self, until: int = 0) -> None:
@@ -252,6 +249,18 @@ class Lease:
         if self.accepted is not None:
             schema_version.require(schema_version.of_row(row), self.accepted, self.store.location)
 
+    def _check_claim(self, row: Row) -> None:
+        """Give up a claimed lease, and raise, as :meth:`_check_settings` says."""
+        try:
+            self._check_settings(row)
+        except SchemaVersionError:
+            self.release(0)
+            raise
+        except FormatError:
+            # The store is stopped, so the lease ends by itself.
+            self._record = None
+            raise
+
     def _confirm(self, *, may_be_late: bool) -> None:
         """Read again after a claim what may have changed meanwhile. One round trip if anything may have.
 
@@ -263,11 +272,7 @@ class Lease:
             return
         own = [Get(schema.machine_key(self.machine), columns=(schema.LEASE,))] if may_be_late else []
         current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *own])
-        try:
-            self._check_settings(current)
-        except SchemaVersionError:
-            self.release(0)
-            raise
+        self._check_claim(current)
         if may_be_late:
             self._begin_above(_above_horizon(current), record_of(rows[0]))
 

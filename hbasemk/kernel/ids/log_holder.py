@@ -12,22 +12,21 @@ from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims, WriterLog
-from hbasemk.kernel import schema_version
 from hbasemk.kernel.retrying_store import RetryingStore
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import Get, NewCell, Put, Row
 
-READ_TO_TAKE: Final = (schema.CLAIMS, schema.WATERMARK, schema.SCHEMA_VERSION)
+READ_TO_TAKE: Final = (schema.CLAIMS, schema.WATERMARK, schema.SETTINGS, schema.SCHEMA_VERSION)
 
 
 class TakenLog(NamedTuple):
     """A log as its new holder found it. The holder's ids must be greater than ``above``.
 
-    ``schema_version`` is the application's schema number, read after the log names the holder.
+    ``settings`` has the repository's settings and the application's schema number, read after the log names the holder.
     """
 
     found: WriterLog
     above: int
-    schema_version: int = 0
+    settings: Row
 
 
 def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | None:
@@ -51,7 +50,7 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
         above = max(claims.watermark, Watermark.revision_of(cells.get(schema.WATERMARK, b"")))
         put = Put(schema.SETTINGS_ROW, [claims.next(above)])
         if store.check_and_write(schema.CLUSTER, schema.CLAIMS, claims.encode(), put):
-            return TakenLog(found, max(above, found.bound), schema_version.of_row(settings))
+            return TakenLog(found, max(above, found.bound), settings)
 
 
 def close(store: RetryingStore, machine: int, log: WriterLog) -> None:

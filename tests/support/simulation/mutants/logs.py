@@ -209,10 +209,10 @@ def watermark_past_new_claims(patch: pytest.MonkeyPatch) -> None:
     def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog:
         key, at = schema.log_key(machine), revisions.pack(lease.start, machine, 0)
         store.write(schema.CLUSTER, [Put(key, [NewCell(*schema.LOG_HOLDER, lease.nonce, at)])])
-        (row,) = store.read(schema.CLUSTER, [Get(key)])
+        row, current = store.read(schema.CLUSTER, [Get(key), Get(schema.SETTINGS_ROW)])
         _, watermark = settings.read(store)
         found = writer_log.decode(row)
-        return TakenLog(found, max(found.bound, 0 if watermark is None else watermark.revision))
+        return TakenLog(found, max(found.bound, 0 if watermark is None else watermark.revision), current)
 
     patch.setattr(log_holder, "take", take)
 
