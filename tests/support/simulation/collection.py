@@ -83,17 +83,26 @@ class CollectedSchedule(Schedule):
         skew_ms = 500 if ordered else 100
         settings = Settings(max_clock_skew_ms=skew_ms, lease_ms=2000)
         self.put: set[tuple[bytes, Column, int | None]] = set()
-        """Every cell of a node that was ever written by a plain put."""
-        write = simulator.store.write
+        """Every cell of a node that was ever written by a plain put, or by one with a condition."""
+        write, check_and_write = simulator.store.write, simulator.store.check_and_write
 
-        def record(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+        def record(table: str, *puts: Put) -> None:
             if table == schema.NODES:
                 self.put.update(
                     (put.row, cell[:2], put.timestamp if cell[3] is None else cell[3])
                     for put in puts
                     for cell in put.cells
                 )
+
+        def record_write(table: str, puts: Sequence[Put], *, durable: bool = True) -> None:
+            record(table, *puts)
             write(table, puts, durable=durable)
+
+        def record_check(table: str, column: Column, expected: bytes | None, put: Put, *, durable: bool = True) -> bool:
+            applied = check_and_write(table, column, expected, put, durable=durable)
+            if applied:
+                record(table, put)
+            return applied
 
         delete_below = simulator.store.delete_below
 
@@ -120,7 +129,8 @@ class CollectedSchedule(Schedule):
 
         simulator.store.delete_rows = keep_rows  # type: ignore[method-assign]
         simulator.store.forget_arrivals = keep_numbers  # type: ignore[method-assign]
-        simulator.store.write = record  # type: ignore[method-assign]
+        simulator.store.write = record_write  # type: ignore[method-assign]
+        simulator.store.check_and_write = record_check  # type: ignore[method-assign]
         simulator.store.delete_below = count  # type: ignore[method-assign]
         self.orders: list[dict[int, int]] = []
         """The positions that instances knew before they began again, which drops them."""
