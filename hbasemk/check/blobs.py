@@ -12,8 +12,8 @@ from hbasemk.check.problem import Problem
 from hbasemk.format import blob_use, schema
 from hbasemk.format.blob_use import USED
 from hbasemk.format.plural import counted
-from hbasemk.kernel.blobs import CHUNK, DATA, LENGTH
-from hbasemk.store.abc import Cell, CellVersion, Delete, Row, Scan
+from hbasemk.kernel.blobs import CHUNK, DATA, HEAD, LENGTH, Head
+from hbasemk.store.abc import Cell, CellVersion, Delete, Get, Row, Scan
 
 FEWEST: Final = 4
 MOST: Final = 64
@@ -29,12 +29,14 @@ class _Blob:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
+        self.length_cell: Cell | None = None
         self.length: int | None = None
         self.size = 0
         self.chunks = 0
-        self.wrong = ""
+        self.is_wrong = False
+        """A problem of it was reported. Further ones may follow from that one."""
         self.is_doomed = False
-        """A collector is deleting it, or was: then anything may be missing."""
+        """A collector is deleting it, or was, or a writer has stored it again: then anything may be missing."""
         self.digest = hashlib.sha256()
         self.cells: list[tuple[bytes, int]] = []
 
@@ -93,29 +95,28 @@ class BlobsCheck:
         if cell is None:
             yield Problem(kinds.BLOB_ROW, name, "", f"the row {key.hex()} holds cells other than those of a blob")
         elif len(key) == KEY:
+            blob.length_cell = cell
             if len(cell.value) != 8:
                 yield _damage(kinds.BLOB_LENGTH, name, f"its length {cell.value[:40].hex()!r} cannot be read")
-                blob.wrong = "length"
+                blob.is_wrong = True
             blob.length = int.from_bytes(cell.value[:8], "big")
         else:
             number = int.from_bytes(key[KEY:], "big")
             if blob.length is None:
                 blob.cells.append((key, cell.timestamp))
                 return
-            if number != blob.chunks and not blob.wrong and not blob.is_doomed:
-                yield _missing(name, blob.chunks)
-                blob.wrong = "chunks"
+            if number != blob.chunks:
+                yield from self._confirm(blob, _missing(name, blob.chunks))
             blob.chunks = number + 1
             blob.size += len(cell.value)
             blob.digest.update(cell.value)
             expected = max(min(CHUNK, blob.length - number * CHUNK), 0)
-            if len(cell.value) != expected and not blob.wrong and not blob.is_doomed:
+            if len(cell.value) != expected:
                 detail = (
                     f"chunk {number} has {counted(len(cell.value), 'byte')}, expected {expected} in a blob of "
                     f"{counted(blob.length, 'byte')}"
                 )
-                yield _damage(kinds.BLOB_LENGTH, name, detail)
-                blob.wrong = "length"
+                yield from self._confirm(blob, _damage(kinds.BLOB_LENGTH, name, detail))
 
     def _end(self, blob: _Blob) -> Iterator[Problem]:
         name = blob.key.hex()
@@ -130,13 +131,25 @@ class BlobsCheck:
             deletes = tuple(Delete(key, [CellVersion(*DATA, timestamp)]) for key, timestamp in blob.cells)
             yield Problem(kinds.UPLOAD, name, "", detail, kinds.NOTE, old, deletes if old else ())
             return
-        if blob.wrong or blob.is_doomed:
-            return
         if blob.size < blob.length:
-            yield _missing(name, blob.chunks)
+            yield from self._confirm(blob, _missing(name, blob.chunks))
         elif blob.digest.digest() != blob.key:
             detail = f"its content, {counted(blob.length, 'byte')}, has the SHA-256 {blob.digest.hexdigest()}"
-            yield _damage(kinds.BLOB_CONTENT, name, detail)
+            yield from self._confirm(blob, _damage(kinds.BLOB_CONTENT, name, detail))
+
+    def _confirm(self, blob: _Blob, problem: Problem) -> Iterator[Problem]:
+        """Yield a problem if it is the first one of its blob, and nobody has deleted or stored the blob since its head was read.
+
+        One round trip: a collector dooms a blob before it deletes a chunk, and each upload writes the length again.
+        """
+        if blob.is_wrong or blob.is_doomed:
+            return
+        head = Head.of(self._context.read(schema.BLOBS, [Get(blob.key, columns=HEAD)])[0])
+        if head.is_doomed or head.length != blob.length_cell:
+            blob.is_doomed = True
+            return
+        blob.is_wrong = True
+        yield problem
 
 
 def _is_head(row: Row) -> bool:

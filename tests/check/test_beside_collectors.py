@@ -1,0 +1,106 @@
+"""The check reports no problem because collectors delete rows that it is about to read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hbasemk.check import IntegrityCheck
+from hbasemk.check import blobs as check_blobs
+from hbasemk.format import schema
+from hbasemk.kernel import blobs as kernel_blobs
+from hbasemk.kernel.blobs import chunk_key
+from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.instance import Instance
+from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.collecting import BOTH_ORDERS, HOUR, collect, commit
+from tests.support.marking_store import store_in_memory
+from tests.support.runtime import World, open_instance
+
+CHUNKS = 6
+"""The chunks of a blob: more than the check reads in one call."""
+CONTENT = bytes(range(4 * CHUNKS))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (kernel_blobs, check_blobs):
+        monkeypatch.setattr(module, "CHUNK", 4)
+
+
+@pytest.fixture
+def store(world: World, ordered: bool) -> MemoryStore:
+    """An empty store; without an order of writes, deletes leave markers, as in HBase."""
+    return store_in_memory(world.clock, ordered=ordered)
+
+
+@pytest.fixture
+def one(store: MemoryStore, world: World) -> Instance:
+    """An instance of a repository with one node."""
+    one = open_instance(store, world, mac=1)
+    commit(one, AddNode("/a", {"p": 0}))
+    return one
+
+
+def found_beside(
+    store: MemoryStore, world: World, is_time: Callable[[Call], bool], *acts: Callable[[], Any]
+) -> list[str]:
+    """Return the problems that a new instance finds; each act follows the next call of a kind."""
+    faulty = FaultyStore(store)
+    checking = open_instance(faulty, world, mac=2)
+    left = list(acts)
+
+    def after(call: Call) -> None:
+        if left and is_time(call):
+            left.pop(0)()
+
+    faulty.after = after
+    found = [str(problem) for problem in IntegrityCheck(checking, live=True).run()]
+    assert not left
+    return found
+
+
+# --- blobs -----------------------------------------------------------------------------------------------
+
+
+def scans_blobs(call: Call) -> bool:
+    return call == Call("scan", schema.BLOBS, 1)
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize("is_stored_again", [False, True], ids=["deleted", "stored again"])
+def test_a_blob_that_is_deleted_after_its_head_was_read_is_no_damage(
+    one: Instance, store: MemoryStore, world: World, is_stored_again: bool
+) -> None:
+    one.blobs.write(io.BytesIO(CONTENT))
+    for path in ("/b", "/c", "/d"):
+        world.advance(3 * HOUR)
+        commit(one, AddNode(path, {}))
+
+    def delete() -> None:
+        assert collect(one, blobs=True).cells["unused blobs"] == 1
+
+    acts: list[Callable[[], Any]] = [delete]
+    if is_stored_again:
+        # After the call that has found no more chunks.
+        acts.append(lambda: one.blobs.write(io.BytesIO(CONTENT)))
+    assert found_beside(store, world, scans_blobs, *acts) == []
+
+
+@pytest.mark.damages("a chunk is missing")
+@BOTH_ORDERS
+def test_damage_of_a_blob_that_a_writer_uses_meanwhile_is_found(
+    one: Instance, store: MemoryStore, world: World
+) -> None:
+    blob = one.blobs.write(io.BytesIO(CONTENT))
+    key = bytes.fromhex(blob)
+    store.delete_rows(schema.BLOBS, [chunk_key(key, CHUNKS - 1)])
+    world.advance(3 * HOUR)
+    used = one.blobs.head(key).used
+    (found,) = found_beside(store, world, scans_blobs, lambda: one.blobs.keep(blob))
+    assert found.startswith(f"missing chunk of a blob: {blob} : chunk {CHUNKS - 1} is missing")
+    assert one.blobs.head(key).used != used
