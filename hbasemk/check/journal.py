@@ -215,7 +215,7 @@ class JournalCheck:
             return
         mark, hidden = self._watermark.revision, sorted(self._watermark.hidden)
         self._context.load((mark,))
-        if self._context.status(mark).outcome is Outcome.ABSENT:
+        if self._context.status(mark).outcome is Outcome.ABSENT and not self._context.is_trimmed(mark):
             yield Problem(kinds.WATERMARK, "", text(mark), "the watermark is a revision that does not exist")
         for part in batched(hidden, ROWS):
             self._context.load(part)

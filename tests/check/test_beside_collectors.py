@@ -13,13 +13,15 @@ from hbasemk.check import blobs as check_blobs
 from hbasemk.format import schema
 from hbasemk.kernel import blobs as kernel_blobs
 from hbasemk.kernel.blobs import chunk_key
-from hbasemk.kernel.commit.operations import AddNode
+from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.collecting import BOTH_ORDERS, HOUR, collect, commit
 from tests.support.marking_store import store_in_memory
 from tests.support.runtime import World, open_instance
+from tests.support.trimming import row_of
 
 CHUNKS = 6
 """The chunks of a blob: more than the check reads in one call."""
@@ -104,3 +106,26 @@ def test_damage_of_a_blob_that_a_writer_uses_meanwhile_is_found(
     (found,) = found_beside(store, world, scans_blobs, lambda: one.blobs.keep(blob))
     assert found.startswith(f"missing chunk of a blob: {blob} : chunk {CHUNKS - 1} is missing")
     assert one.blobs.head(key).used != used
+
+
+# --- the watermark ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ordered", [True])
+def test_the_row_of_a_watermark_that_is_trimmed_during_the_check_is_no_damage(
+    one: Instance, store: MemoryStore, world: World
+) -> None:
+    """A dead writer held the watermark back for longer than two retentions. Without an order of writes, the view ends with it."""
+    one.recovery.advance()
+    mark = read_watermark(one.store).revision
+    for number in range(6):
+        world.advance(HOUR)
+        commit(one, SetProperty("/a", "p", number))
+    assert read_watermark(one.store).revision == mark
+
+    def trim() -> None:
+        collect(one)
+        assert not row_of(store, mark).cells
+
+    # The check has read the watermark, and no row of the journal.
+    assert found_beside(store, world, lambda call: call == Call("scan", schema.CLUSTER, 1), trim) == []
