@@ -76,7 +76,9 @@ class BranchesCheck:
         at, name = text(root.revision), text(target)
         (head,) = self._context.journal_rows([target], (schema.BRANCH, schema.ABORT))
         if head.branch_root is None:
-            if how != REBASED or not self._context.is_collected(target):
+            # A collector deletes the rows of a branch that a sweep has ended.
+            is_gone = self._context.is_collected(target) if how == REBASED else not self._is_head(root.revision, target)
+            if not is_gone:
                 yield Problem(kinds.BRANCH_HEAD, "", at, f"its head {name} does not exist")
         elif how == REBASED:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.branches import commit_on_branch
 from tests.support.collecting import BOTH_ORDERS, HOUR, collect, commit
 from tests.support.marking_store import store_in_memory
 from tests.support.runtime import World, open_instance
@@ -48,17 +50,19 @@ def one(store: MemoryStore, world: World) -> Instance:
     return one
 
 
-def found_beside(
-    store: MemoryStore, world: World, is_time: Callable[[Call], bool], *acts: Callable[[], Any]
-) -> list[str]:
-    """Return the problems that a new instance finds; each act follows the next call of a kind."""
+def nothing() -> None:
+    """Let the check go on."""
+
+
+def found_beside(store: MemoryStore, world: World, *steps: tuple[str, Callable[[], Any]]) -> list[str]:
+    """Return the problems that a new instance finds; each step is called after the next scan of its table."""
     faulty = FaultyStore(store)
     checking = open_instance(faulty, world, mac=2)
-    left = list(acts)
+    left = list(steps)
 
     def after(call: Call) -> None:
-        if left and is_time(call):
-            left.pop(0)()
+        if left and call == Call("scan", left[0][0], 1):
+            left.pop(0)[1]()
 
     faulty.after = after
     found = [str(problem) for problem in IntegrityCheck(checking, live=True).run()]
@@ -67,10 +71,6 @@ def found_beside(
 
 
 # --- blobs -----------------------------------------------------------------------------------------------
-
-
-def scans_blobs(call: Call) -> bool:
-    return call == Call("scan", schema.BLOBS, 1)
 
 
 @BOTH_ORDERS
@@ -86,11 +86,9 @@ def test_a_blob_that_is_deleted_after_its_head_was_read_is_no_damage(
     def delete() -> None:
         assert collect(one, blobs=True).cells["unused blobs"] == 1
 
-    acts: list[Callable[[], Any]] = [delete]
-    if is_stored_again:
-        # After the call that has found no more chunks.
-        acts.append(lambda: one.blobs.write(io.BytesIO(CONTENT)))
-    assert found_beside(store, world, scans_blobs, *acts) == []
+    # The second call finds no more chunks.
+    then = partial(one.blobs.write, io.BytesIO(CONTENT)) if is_stored_again else nothing
+    assert found_beside(store, world, (schema.BLOBS, delete), (schema.BLOBS, then)) == []
 
 
 @pytest.mark.damages("a chunk is missing")
@@ -103,7 +101,7 @@ def test_damage_of_a_blob_that_a_writer_uses_meanwhile_is_found(
     store.delete_rows(schema.BLOBS, [chunk_key(key, CHUNKS - 1)])
     world.advance(3 * HOUR)
     used = one.blobs.head(key).used
-    (found,) = found_beside(store, world, scans_blobs, lambda: one.blobs.keep(blob))
+    (found,) = found_beside(store, world, (schema.BLOBS, partial(one.blobs.keep, blob)))
     assert found.startswith(f"missing chunk of a blob: {blob} : chunk {CHUNKS - 1} is missing")
     assert one.blobs.head(key).used != used
 
@@ -128,4 +126,27 @@ def test_the_row_of_a_watermark_that_is_trimmed_during_the_check_is_no_damage(
         assert not row_of(store, mark).cells
 
     # The check has read the watermark, and no row of the journal.
-    assert found_beside(store, world, lambda call: call == Call("scan", schema.CLUSTER, 1), trim) == []
+    assert found_beside(store, world, (schema.CLUSTER, trim)) == []
+
+
+# --- branches --------------------------------------------------------------------------------------------
+
+
+@BOTH_ORDERS
+def test_an_open_branch_that_is_swept_and_collected_during_the_check_is_no_damage(
+    one: Instance, store: MemoryStore, world: World
+) -> None:
+    newest = commit_on_branch(one, one.begin_branch(one.head()), [SetProperty("/a", "p", 1)])
+    for number in range(3):
+        world.advance(3 * HOUR)
+        commit(one, SetProperty("/a", "t", number))
+        one.maintain()
+
+    def sweep() -> None:
+        one.sweep_branches(0)
+        for _ in range(2):
+            collect(one)
+        assert not row_of(store, newest).cells
+
+    # Polls read the journal, too, before the check of the nodes.
+    assert found_beside(store, world, (schema.NODES, nothing), (schema.JOURNAL, sweep)) == []
