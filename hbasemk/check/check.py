@@ -63,7 +63,8 @@ class IntegrityCheck:
     def run(self) -> Iterator[Problem]:
         """Yield every problem as it is found; none means that the repository is intact.
 
-        It checks the view at its beginning; later commits may be missing from it. Memory is bounded. Raises StoreError.
+        It checks the view at its beginning; later commits may be missing from it. Memory is bounded. Raises StoreError, and
+        RevisionCollectedError if the view becomes older than the retention meanwhile; a checkpoint made before prevents that.
         """
         for problem in self._run():
             if self._notes or problem.severity != kinds.NOTE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from hbasemk.errors import FormatError
+from hbasemk.errors import FormatError, RevisionCollectedError
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.instance import Instance
@@ -69,8 +69,21 @@ class HeadInspection(Inspection):
         return self._instance.outcomes.deferred
 
     def cells(self, gets: Sequence[Get]) -> list[list[Cell]]:
-        """Return the cells of each get that are visible in the checked view, one per column."""
-        return self._instance.reader.cells(self._view, gets)
+        """Return the cells of each get that are visible in the checked view, one per column.
+
+        Raises RevisionCollectedError if parts of the view have been deleted since the check began.
+        """
+        try:
+            return self._instance.reader.cells(self._view, gets)
+        except RevisionCollectedError as error:
+            # The check writes nothing: the repository may be read-only or damaged. So the user keeps the snapshot.
+            raise RevisionCollectedError(
+                f"the check reads the snapshot at revision {error.revision} of the repository at {self.store.location}. Since "
+                "the check began, the snapshot has become older than the retention, and parts of it have been deleted. Make a "
+                "checkpoint before the check, for longer than the check takes (`hbasemk checkpoint make`), and check again.",
+                revision=error.revision,
+                oldest=error.oldest,
+            ) from error
 
     def poll(self) -> None:
         """Let the instance see every revision that was decided before. The checked view stays as it is."""

@@ -11,11 +11,14 @@ import pytest
 
 from hbasemk.check import IntegrityCheck
 from hbasemk.check import blobs as check_blobs
-from hbasemk.format import schema
+from hbasemk.errors import RevisionCollectedError
+from hbasemk.format import revisions, schema
 from hbasemk.kernel import blobs as kernel_blobs
 from hbasemk.kernel.blobs import chunk_key
+from hbasemk.kernel.checkpoints import keep_head, release
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal.fence import read_horizon
 from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -150,3 +153,39 @@ def test_an_open_branch_that_is_swept_and_collected_during_the_check_is_no_damag
 
     # Polls read the journal, too, before the check of the nodes.
     assert found_beside(store, world, (schema.NODES, nothing), (schema.JOURNAL, sweep)) == []
+
+
+# --- the checked snapshot --------------------------------------------------------------------------------
+
+
+def outlast_the_retention(one: Instance, world: World) -> None:
+    """Let collectors delete what the snapshot of the beginning needs, unless something keeps it."""
+    for number in range(3):
+        world.advance(HOUR)
+        commit(one, SetProperty("/a", "p", number))
+        one.recovery.advance()
+    for _ in range(2):
+        collect(one)
+
+
+@BOTH_ORDERS
+def test_a_check_that_takes_longer_than_the_retention_advises_to_make_a_checkpoint(
+    one: Instance, store: MemoryStore, world: World
+) -> None:
+    checked = one.head().revision
+    with pytest.raises(RevisionCollectedError, match="Make a checkpoint before the check") as raised:
+        found_beside(store, world, (schema.NODES, partial(outlast_the_retention, one, world)))
+    horizon = read_horizon(one.store).revision
+    assert (raised.value.revision, raised.value.oldest) == (revisions.to_text(checked), revisions.to_text(horizon))
+    assert "Use a newer one" not in str(raised.value)
+
+
+@BOTH_ORDERS
+def test_a_checkpoint_keeps_the_snapshot_of_a_check(one: Instance, store: MemoryStore, world: World) -> None:
+    made = keep_head(one, int(24 * HOUR * 1000))
+    world.advance(HOUR)
+    commit(one, SetProperty("/a", "p", "after the checkpoint"))
+    assert found_beside(store, world, (schema.NODES, partial(outlast_the_retention, one, world))) == []
+    release(one, made.revision, made.number)
+    outlast_the_retention(one, world)
+    assert read_horizon(one.store).revision > made.revision
