@@ -23,7 +23,10 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import Get, Scan, scan_all
 
 WINDOW_MS: Final = 300_000
-"""How far below the answer's id the decisions of revisions count. A commit that takes longer counts from its id."""
+"""How far below the answer's id the decisions of revisions count. A commit that takes longer counts from its id.
+
+Collectors keep so many ms of journal rows below the horizon.
+"""
 BATCH: Final = 1000
 FEW: Final = 20
 FLAGS: Final = (schema.COMMITTED, schema.ABORT)

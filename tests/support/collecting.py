@@ -24,8 +24,12 @@ def commit(instance: Instance, *operations: Operation) -> int:
     return instance.commit(lambda _: OperationList(operations), "", retry_timeout=1, max_poll_age=0)
 
 
-def set_grace(patch: pytest.MonkeyPatch, grace: float, trust: float | None = None) -> None:
-    """Let collectors wait ``grace`` seconds before they delete, and readers rely on a horizon for ``trust`` seconds."""
+def set_grace(patch: pytest.MonkeyPatch, grace: float, trust: float | None = None, *, searched_ms: int = 0) -> None:
+    """Let collectors wait ``grace`` seconds before they delete, and readers rely on a horizon for ``trust`` seconds.
+
+    The journal rows of ``searched_ms`` below the horizon stay, also if the retention is shorter.
+    """
+    patch.setattr(collector, "SEARCHED_MS", searched_ms)
     for name in ("GRACE", "GRACE_APART"):
         patch.setattr(fence, name, grace)
     if trust is not None:

@@ -15,7 +15,7 @@ from typing import Final
 from hbasemk.errors import RevisionCollectedError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.kernel import settings
+from hbasemk.kernel import settings, time_travel
 from hbasemk.kernel.collection import (
     every_row,
     journal_rows,
@@ -35,6 +35,8 @@ WINDOW: Final = 200
 """The number of journal rows that one call reads, and that most windows have."""
 HOT_CHANGES: Final = 4000
 """The changes of nodes above which a window of a hot node ends. A column has at most so many versions to collect, and one."""
+SEARCHED_MS: Final = time_travel.WINDOW_MS
+"""The id time below the horizon of which journal rows stay, because the search by time reads them."""
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ class Collector:
 
         ``windows``: do at most so many windows; one of a hot node counts as several. After the last window, read at most so many
         batches of journal rows in each pass over them. Marks of deletions are deleted when the horizon has passed them by
-        ``remembered_ms``.
+        ``remembered_ms``, or by :data:`SEARCHED_MS` if that is longer.
         """
         horizon = report.horizon = self._instance.journal.fence.known_horizon
         if not horizon:
@@ -278,6 +280,6 @@ class Collector:
 
 
 def _forgotten_at(horizon: int, remembered_ms: int) -> int:
-    """Return the id up to which marks of deletions are deleted: the horizon has passed them by ``remembered_ms``."""
-    old = max(0, revisions.ms_of(horizon) - remembered_ms)
+    """Return the id up to which marks of deletions, and journal rows, are deleted: the horizon has passed them long ago."""
+    old = max(0, revisions.ms_of(horizon) - max(remembered_ms, SEARCHED_MS))
     return min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)

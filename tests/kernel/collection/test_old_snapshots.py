@@ -10,14 +10,16 @@ import pytest
 from hbasemk.errors import (
     RevisionCollectedError,
 )
-from hbasemk.format import revisions
+from hbasemk.format import revisions, schema
 from hbasemk.kernel import checkpoints, log, time_travel
+from hbasemk.kernel.collection import collector, retention
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.reading import child_count, reader
 from hbasemk.store.memory import MemoryStore
-from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, collect, commit
+from hbasemk.testing.wrapped import Call, FaultyStore
+from tests.support.collecting import BOTH_ORDERS, HOUR, RETENTION_MS, collect, commit, set_grace
 from tests.support.runtime import World, open_instance
 from tests.support.simulation.crashes.sites import tree
 from tests.support.uncached import without_cache
@@ -169,3 +171,57 @@ def test_a_snapshot_by_time_is_readable_down_to_the_horizon(store: MemoryStore, 
         assert tree(instance, view) == {"/": {}, "/a": {"p": 1}}
         with pytest.raises(RevisionCollectedError):
             time_travel.view_before(instance, before)
+
+
+def test_a_snapshot_by_time_stays_the_same_until_it_is_collected(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit takes longer than the retention, so the row that shows its late decision is below the horizon."""
+    set_grace(monkeypatch, grace=1, trust=0.5, searched_ms=collector.SEARCHED_MS)
+    faulty = FaultyStore(store)
+    slow, one = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    commit(slow, AddNode("/a", {"p": 0}))
+    commit(one, AddNode("/b", {"p": 0}))
+    world.advance(600)
+    commit(one, SetProperty("/b", "p", 1))
+    moments: list[int] = []
+
+    def wait_until(ms: float) -> None:
+        while world.ms < ms:
+            world.advance(2)
+            for instance in (slow, one):
+                instance.poll()
+                instance.maintain()
+
+    def commit_others(call: Call) -> None:
+        decides = call.method == "write_if" or call == Call("check_and_write", schema.JOURNAL, 1)
+        if decides and not moments:
+            moments.append(0)
+            for seconds in (2, 70):
+                wait_until(began + 1000 * seconds)
+                commit(one, SetProperty("/b", "p", seconds))
+            wait_until(began + 80_000)
+            moments[0] = int(world.ms)
+            wait_until(began + 100_000)
+
+    began = world.ms
+    faulty.before = commit_others
+    late = commit(slow, SetProperty("/a", "p", 1))
+    (moment,) = moments
+    one.poll()
+    expected = time_travel.view_before(one, moment)
+    assert not one.sees(expected, late)
+    outcomes: list[str] = []
+    for number in range(40):
+        try:
+            view = time_travel.view_before(one, moment)
+            assert view.revision == expected.revision
+            assert not one.sees(view, late)
+            outcomes.append("found")
+        except RevisionCollectedError:
+            outcomes.append("collected")
+        world.advance(10)
+        commit(one, SetProperty("/b", "p", number))
+        one.maintain()
+        collector.Collector(one).run(retention.SHORTEST_MS)
+    assert list(dict.fromkeys(outcomes)) == ["found", "collected"]
