@@ -191,10 +191,12 @@ class Collector:
             cells.forget([paths.key(path) for path in gone], forget)
 
     def _collect_everything(self, report: Report) -> None:
-        """Do what a run does for all rows, as far as readers know the horizon."""
+        """Do what a run does for all rows, as far as readers know the horizon. Chunks of lost uploads need no horizon."""
+        run = self._run(report, full=True)
+        lost_uploads.collect(run)
         if not report.horizon:
             return
-        run, cells = self._run(report, full=True), self._node_cells(report)
+        cells = self._node_cells(report)
         actions = every_row.Actions(
             lambda rows: cells.delete(rows, report.horizon, whole=True),
             lambda key: cells.collect_wide(key, report.horizon),
@@ -202,7 +204,6 @@ class Collector:
         )
         every_row.collect(run, actions)
         other_cells.collect(run)
-        lost_uploads.collect(run)
 
     def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
         """Return the last id of the next window above ``low``, and its committed revisions; None if there is none."""

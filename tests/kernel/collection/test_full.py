@@ -135,8 +135,9 @@ def test_private_cells_without_a_branch_are_deleted_and_those_of_open_branches_s
 
 
 @BOTH_ORDERS
+@pytest.mark.parametrize("retention_ms", [RETENTION_MS, 30 * 24 * RETENTION_MS], ids=["horizon", "no horizon"])
 def test_chunks_of_unfinished_uploads_are_deleted_after_a_day(
-    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch, retention_ms: int
 ) -> None:
     one = filled(store, world)
     one.blobs.write(io.BytesIO(b"all of it"))
@@ -150,10 +151,12 @@ def test_chunks_of_unfinished_uploads_are_deleted_after_a_day(
         one.blobs.write(io.BytesIO(b"a part of it"))
     monkeypatch.setattr(one.blobs, "_mark", mark)
     world.advance(23 * HOUR)
-    assert not Collector(one).run(RETENTION_MS, full=True).cells["chunks of unfinished uploads"]
+    assert not Collector(one).run(retention_ms, full=True).cells["chunks of unfinished uploads"]
     world.advance(2 * HOUR)
-    assert Collector(one).estimate(RETENTION_MS, full=True).cells["chunks of unfinished uploads"] == 3
-    assert Collector(one).run(RETENTION_MS, full=True).cells["chunks of unfinished uploads"] == 3
+    assert Collector(one).estimate(retention_ms, full=True).cells["chunks of unfinished uploads"] == 3
+    report = Collector(one).run(retention_ms, full=True)
+    assert report.cells["chunks of unfinished uploads"] == 3
+    assert bool(report.horizon) is (retention_ms == RETENTION_MS)
     blob = one.blobs.write(io.BytesIO(b"a part of it"))
     assert one.blobs.read(blob) == b"a part of it"
 
