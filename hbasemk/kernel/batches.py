@@ -7,7 +7,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import Final, TypeVar
 
-from hbasemk.store.abc import Column, Delete, DeleteBelow, Get, Put
+from hbasemk.store.abc import CellVersion, Column, Delete, DeleteBelow, Get, Put
 from hbasemk.store.alike import NewCellFields, size_of_new
 from hbasemk.store.sizes import by_size
 
@@ -46,25 +46,40 @@ def put_size(put: Put) -> int:
 
 def delete_size(delete: Delete | DeleteBelow) -> int:
     """Return the approximate size of a delete in a message, in bytes."""
-    return len(delete.row) + sum(len(cell[1]) + CELL_BYTES for cell in delete.cells)
+    return len(delete.row) + sum(map(_column_size, delete.cells))
 
 
 def get_size(get: Get) -> int:
     """Return the approximate size of a get in a message, in bytes."""
-    return len(get.row) + CELL_BYTES + sum(len(column[1]) + CELL_BYTES for column in get.columns or ())
+    return len(get.row) + CELL_BYTES + sum(map(_column_size, get.columns or ()))
 
 
-def fitting(gets: Sequence[Get], most: int) -> Sequence[Get]:
-    """Return the first gets, as many as fit one call of ``most`` bytes; at least one."""
-    if len(gets) <= 1:
-        return gets
+def fit(gets: Sequence[Get], most: int) -> bool:
+    """Return whether gets fit one call of ``most`` bytes."""
     # Every read comes through here, and nearly all are short enough. So no step of the sum is Python code.
     columns = list(chain.from_iterable(filter(None, map(_columns, gets))))
     count = len(gets) + len(columns)
     if count <= FEW_KEYS:
-        return gets
-    size = sum(map(len, map(_row, gets))) + sum(map(len, map(_qualifier, columns))) + count * CELL_BYTES
-    return gets if size <= most else next(by_size(gets, get_size, len(gets), most))
+        return True
+    return sum(map(len, map(_row, gets))) + sum(map(len, map(_qualifier, columns))) + count * CELL_BYTES <= most
+
+
+def fitting(gets: Sequence[Get], most: int) -> Sequence[Get]:
+    """Return the first gets, as many as fit one call of ``most`` bytes; at least one."""
+    return gets if len(gets) <= 1 or fit(gets, most) else next(by_size(gets, get_size, len(gets), most))
+
+
+def parts_of(get: Get, most: int) -> Sequence[Get]:
+    """Return a get, divided by its columns if it is too large for one call. The order of the parts is that of a row's cells."""
+    if get.columns is None or fit((get,), most):
+        return (get,)
+    columns = sorted(set(get.columns))
+    parts = by_size(columns, _column_size, len(columns), most - len(get.row) - CELL_BYTES)
+    return [get._replace(columns=part) for part in parts]
+
+
+def _column_size(column: Column | CellVersion) -> int:
+    return len(column[1]) + CELL_BYTES
 
 
 def _cell_size(cell: NewCellFields) -> int:
@@ -95,9 +110,7 @@ def delete_batches(deletes: Iterable[D], rows: int, most: int) -> Iterator[list[
             if delete_size(delete) <= most:
                 yield delete
             else:
-                for part in by_size(
-                    delete.cells, lambda cell: len(cell[1]) + CELL_BYTES, len(delete.cells), most - len(delete.row)
-                ):
+                for part in by_size(delete.cells, _column_size, len(delete.cells), most - len(delete.row)):
                     yield delete._replace(cells=part)
 
     return by_size(divided(), delete_size, rows, most)

@@ -5,7 +5,8 @@ for as long as the operation's time limit allows (``retry``).
 
 No call carries more than ``Store.batch_rows`` rows. No call that writes carries more than ``Store.batch_bytes`` bytes,
 unless a single cell is larger. A row that is larger is written in several calls, so it is not atomic. No call that
-reads several rows carries more than ``batch_bytes`` bytes of keys and qualifiers, unless they are at most 16.
+reads carries more than ``batch_bytes`` bytes of keys and qualifiers, unless they are at most 16. A get that has more is
+divided by its columns, so it does not read its row atomically.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from hbasemk.errors import HbasemkError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.kernel.batches import delete_batches, fitting, put_batches
+from hbasemk.kernel.batches import delete_batches, fit, fitting, parts_of, put_batches
 from hbasemk.kernel.read_sizes import ReadSizes
 from hbasemk.kernel.retry import retry_call
 from hbasemk.kernel.runtime import Runtime
@@ -111,12 +112,23 @@ class RetryingStore(DelegatingStore):
         """Return one row per get. One round trip for each ``batch_rows`` rows, more for very long keys; none for no rows.
 
         The size of rows is known only after reading them. So after a call that timed out, the next ones read half as many.
+        A get with too many columns for one call takes several.
         """
+        if fit(gets, self.batch_bytes):
+            return self._read(table, gets, fit_together=True)
+        parts = [parts_of(get, self.batch_bytes) for get in gets]
+        found = iter(self._read(table, [*itertools.chain.from_iterable(parts)], fit_together=False))
+        return [_joined(list(itertools.islice(found, len(part)))) for part in parts]
+
+    def _read(self, table: str, gets: Sequence[Get], *, fit_together: bool) -> list[Row]:
+        """Read gets each of which fits one call; ``fit_together`` is whether all of them do, apart from their number."""
         rows: list[Row] = []
 
         def read() -> list[Row]:
             most = self._sizes.limit("read", table, self.batch_rows)
-            part = fitting(gets[len(rows) : len(rows) + most], self.batch_bytes)
+            part = gets[len(rows) : len(rows) + most]
+            if not fit_together:
+                part = fitting(part, self.batch_bytes)
             try:
                 found = self.inner.read(table, part)
             except (StoreNotAppliedError, StoreUnknownError) as error:
@@ -203,7 +215,7 @@ class RetryingStore(DelegatingStore):
     ) -> list[Row]:
         """Write cells as :meth:`write`, then return one row per get. The last call that writes also reads.
 
-        ``gets`` must fit one call. See :meth:`Store.write_and_read`.
+        If ``gets`` do not fit one call, further calls read. See :meth:`Store.write_and_read`.
         """
         parts = put_batches(puts, self.batch_rows, self.batch_bytes)
         last = next(parts, None)
@@ -215,9 +227,9 @@ class RetryingStore(DelegatingStore):
             last = part
         if last is None:
             return self.read(table, gets)
-        if not gets:
+        if not gets or not fit(gets, self.batch_bytes):
             self._write(table, last, durable, in_doubt)
-            return []
+            return self.read(table, gets)
         rows = self._write_and_read(table, last, gets, durable, in_doubt)
         return self.read(table, gets) if rows is None else rows
 
@@ -334,6 +346,11 @@ class RetryingStore(DelegatingStore):
     def delete_rows(self, table: str, rows: Sequence[bytes]) -> None:
         """Delete whole rows; see :meth:`Store.delete_rows`."""
         self._retry(partial(self.inner.delete_rows, table, rows))
+
+
+def _joined(parts: Sequence[Row]) -> Row:
+    """Return a row from the rows that the parts of its get have read."""
+    return parts[0] if len(parts) == 1 else Row(parts[0].key, [cell for part in parts for cell in part.cells])
 
 
 def _rest(scan: Scan, rows: Sequence[Row], limit: int) -> Scan:

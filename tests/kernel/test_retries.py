@@ -178,6 +178,34 @@ def test_reads_are_divided_by_the_bytes_of_the_request(gets: list[Get], sizes: l
     assert [call.rows for call in counted.calls] == sizes
 
 
+def test_a_get_of_many_columns_is_divided_and_its_row_is_whole() -> None:
+    store, retrying, _ = made(Short())
+    columns = [(family, b"%0100d" % number) for family in (b"d", b"c") for number in range(200, 0, -1)]
+    retrying.write(schema.NODES, [Put(b"wide", [NewCell(*column, b"x", at) for column in columns for at in (1, 2)])])
+    counted = Refused(store, 0)
+    wide = Get(b"wide", columns=[*columns, columns[0]], versions=2)
+    found = retrying.read(schema.NODES, [Get(b"none"), wide, Get(b"wide", columns=columns[:1])])
+    assert found == store.inner.read(schema.NODES, [Get(b"none"), wide, Get(b"wide", columns=columns[:1])])
+    assert [len(row.cells) for row in found] == [0, 800, 1]
+    assert len(counted.calls) > 5
+
+
+@pytest.mark.parametrize(
+    "gets",
+    [
+        [Get(b"k" * 900 + b"%03d" % n) for n in range(20)],
+        [Get(b"r", columns=[(b"d", b"%0900d" % n) for n in range(20)])],
+    ],
+    ids=["many keys", "many columns"],
+)
+def test_reads_that_do_not_fit_one_call_follow_the_write(gets: list[Get]) -> None:
+    store, retrying, _ = made(Short())
+    counted = Refused(store, 0)
+    rows = retrying.write_and_read(schema.NODES, [put(0)], gets)
+    assert [row.key for row in rows] == [get.row for get in gets]
+    assert [call.method for call in counted.calls] == ["write", "read", "read"]
+
+
 def test_the_last_of_several_writes_is_sent_with_the_read() -> None:
     joined: list[int] = []
 

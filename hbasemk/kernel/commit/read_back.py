@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.journal_row import Outcome
-from hbasemk.kernel.batches import CELL_BYTES
+from hbasemk.kernel.batches import CELL_BYTES, parts_of
 from hbasemk.kernel.commit.change_set import ChangeSet, RowPlan
 from hbasemk.kernel.commit.context import Committing
 from hbasemk.kernel.commit.deadline import Overtaken
@@ -97,6 +97,14 @@ class _Probe(NamedTuple):
         """Estimate how many bytes the get returns, which are more than it has itself."""
         columns = sum(len(column[1]) + 2 * CELL_BYTES for column in self.get.columns or ())
         return len(self.get.row) + CELL_BYTES + self.value_bytes + columns
+
+    def parts(self, most: int) -> Sequence[_Probe]:
+        """Return the probe, in parts if its get does not fit one call of ``most`` bytes; each part is judged by itself."""
+        parts = parts_of(self.get, most)
+        if len(parts) == 1:
+            return (self,)
+        # How large the values in each part are is not known.
+        return [self._replace(get=part, value_bytes=self.value_bytes // len(parts)) for part in parts]
 
 
 @dataclass(slots=True)
@@ -213,10 +221,9 @@ class ReadBack(Committing):
         low_bound = self._journal.low_bound_for(view)
         marks = marks or Marks(0)
         respected = marks if marks.revision and not self._store.supports_transactions else None
-        probes = _probes_of(plan, low_bound, respected)
-        return Probes(
-            low_bound, list(by_size(probes, _Probe.size, self._store.batch_rows, self._store.batch_bytes)), marks
-        )
+        most = self._store.batch_bytes
+        probes = (part for probe in _probes_of(plan, low_bound, respected) for part in probe.parts(most))
+        return Probes(low_bound, list(by_size(probes, _Probe.size, self._store.batch_rows, most)), marks)
 
     def first_part(self, plan: ChangeSet) -> ChangeSet | None:
         """Return the existing rows of a large commit, which it writes first; None if it is not large, or has too many of them.

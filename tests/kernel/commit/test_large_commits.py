@@ -129,6 +129,7 @@ class Narrow(CountingStore):
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
         self.sizes: list[int] = []
+        self.of_requests: list[int] = []
         self.of_reads: list[int] = []
 
     @property
@@ -144,6 +145,9 @@ class Narrow(CountingStore):
         super().delete(table, deletes)
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        self.of_requests.append(
+            sum(len(get.row) + sum(len(qualifier) for _, qualifier in get.columns or ()) for get in gets)
+        )
         found = super().read(table, gets)
         self.of_reads.append(
             _size([Put(row.key, [NewCell(*cell[:2], cell.value) for cell in row.cells]) for row in found])
@@ -222,6 +226,42 @@ def test_read_back_batches_are_bounded_by_the_lengths_of_paths(checked: Checked)
                 tx.set(f"/{name}", "n", 1)
             store.of_reads.clear()
         assert max(store.of_reads) <= MOST
+
+
+def long_names(kind: str, number: int) -> list[str]:
+    """Return 400 names of 200 bytes, which fit no single call."""
+    return [f"{kind}{number}{one:03d}".ljust(200, "n") for one in range(400)]
+
+
+def test_the_read_back_of_a_row_is_divided_by_the_lengths_of_names(checked: Checked) -> None:
+    store = Narrow(checked(MemoryStore()))
+    first, second, third = (long_names("property", number) for number in range(3))
+    with Repository(store, poll_interval=0) as repository, Repository(store, poll_interval=0) as other:
+        repository.run(lambda tx: [tx.add(path) for path in ("/many", "/wide")] and None)
+        base = other.refresh()
+        late = other.transaction(base=base)
+        for name in second:
+            late.set("/wide", name, 1)
+        store.of_requests.clear()
+        repository.run(lambda tx: [tx.set("/wide", name, 1) for name in first] and None)
+        repository.run(lambda tx: [tx.add(f"/many/{name}") for name in long_names("child", 0)] and None)
+        repository.run(lambda tx: [tx.set("/wide", name, 2) for name in first] and None)
+        late.commit()
+        repository.run(lambda tx: tx.set("/wide", first[-1], 3))
+        loser = other.transaction(base=base)
+        for name in first:
+            loser.set("/wide", name, 4)
+        with pytest.raises(ConflictError):
+            loser.commit()
+        repository.run(lambda tx: tx.add(f"/wide/{third[-1]}"))
+        loser = other.transaction(base=base)
+        for name in third:
+            loser.set("/wide", name, 5)
+        with pytest.raises(ConflictError):
+            loser.commit()
+        assert [other.refresh()["/wide"][name] for name in (first[0], first[-1], second[0])] == [2, 3, 1]
+        assert other.head.child_count("/many") == 400
+        assert max(store.of_requests) <= MOST
 
 
 class Slow(WrappedStore):
