@@ -31,13 +31,13 @@ class Rejected(Exception):
 class Connection:
     """Calls on one wire; ``used`` is the time when the last call ended, ``calls`` their number with the handshake."""
 
-    __slots__ = ("_answered", "_number", "_protocol", "_transport", "calls", "sent", "used", "wire")
+    __slots__ = ("_answered", "_number", "_protocol", "_sent", "_transport", "calls", "used", "wire")
 
     def __init__(self, wire: Wire, used: float, transport: Transport) -> None:
         self.wire = wire
         self.used = used
         self.calls = 0
-        self.sent = False
+        self._sent = False
         self._number = 0
         self._answered = 0
         self._transport, self._protocol = transport.on(wire)
@@ -55,14 +55,22 @@ class Connection:
 
     def start(self, deadline: float) -> None:
         """Begin one or more calls that must end by ``deadline``."""
-        self.sent = False
+        self._sent = False
         self.wire.start(deadline)
 
-    def send(self, method: Method, request: Any, *, more: bool = False) -> None:
-        """Send a request. Its reply is read after the replies to all earlier requests. ``more``: another one follows at once.
+    @property
+    def sent(self) -> bool:
+        """Whether a whole request may have been handed to the system since :meth:`start`.
 
-        ``sent`` is whether a whole request was handed to the system since :meth:`start`: if not, the gateway cannot have acted
-        on any. Raises OSError, of which TimeoutError is one, and thriftpy2's exceptions for invalid values.
+        If not, the gateway cannot have acted on any.
+        """
+        return self._sent or self.wire.sent_kept
+
+    def send(self, method: Method, request: Any, *, more: bool = False) -> None:
+        """Send a request. Its reply is read after the replies to all earlier requests.
+
+        ``more``: another one follows at once, and this one is sent only together with that. Raises OSError, of which
+        TimeoutError is one, LimitError for a request that exceeds a frame, and thriftpy2's exceptions for invalid values.
         """
         protocol = self._protocol
         self.wire.more = more
@@ -70,7 +78,7 @@ class Connection:
         protocol.write_message_begin(method.name, TMessageType.CALL, number)
         protocol.write_struct(request)
         self._transport.flush()
-        self.sent = True
+        self._sent = not more
 
     def receive(self, method: Method) -> Any:
         """Return the reply to the oldest request that has none.

@@ -270,7 +270,7 @@ class HBaseStore(Store):
         """Write cells, then read rows.
 
         Both requests are sent on one connection before the first reply is read, except by HTTP. The gateway processes the
-        second request after the first one.
+        second request after the first one. Neither is sent if one of them is too large.
         """
         if not puts or not gets or any(map(_is_empty, gets)) or self._transport.framing == "http":
             return super().write_and_read(table, puts, gets, durable=durable)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import ssl
 from collections.abc import Callable
 from typing import Final
 
 BUFFER: Final = 64 * 1024
 _STEP: Final = 1024 * 1024
 _SLACK: Final = 0.05
-_MORE: Final[int] = getattr(socket, "MSG_MORE", 0)
-"""Not all systems have it."""
 
 
 class UnexpectedAnswer(Exception):
@@ -32,20 +29,22 @@ class Wire:
     """A transport for thriftpy2: a socket whose every operation ends by ``deadline`` (on ``clock``, in seconds).
 
     ``head`` holds the first bytes received, to identify the server. ``ended`` is whether the server carries no other request
-    on this connection. While ``more`` is true, more data follows at once, so the system need not send each write by itself.
+    on this connection. What is written while ``more`` is true is sent together with the next write, so it is not sent if an
+    error prevents that; ``sent_kept`` is whether it may have been sent since :meth:`start`.
     """
 
     __slots__ = (
         "_armed",
         "_clock",
         "_first_read",
-        "_more",
+        "_kept",
         "_poll",
         "deadline",
         "ended",
         "head",
         "more",
         "moved",
+        "sent_kept",
         "sock",
     )
 
@@ -58,8 +57,8 @@ class Wire:
         self.ended = False
         self.moved = 0
         self.more = False
-        # With TLS, a socket takes no flags.
-        self._more = 0 if isinstance(sock, ssl.SSLSocket) else _MORE
+        self.sent_kept = False
+        self._kept: list[bytes] = []
         self._clock = clock
         self._armed = -1.0
         self._first_read = True
@@ -70,6 +69,7 @@ class Wire:
         """Begin a call that must end by ``deadline``."""
         self.deadline = deadline
         self.moved = 0
+        self.sent_kept = False
         self._first_read = True
 
     def _arm(self) -> None:
@@ -82,9 +82,16 @@ class Wire:
             self._armed = left
 
     def write(self, data: bytes) -> None:
-        """Send all bytes."""
+        """Send all bytes, after those that were kept; keep them if more follow."""
+        if self.more:
+            self._kept.append(data)
+            return
         self._arm()
-        self.sock.sendall(data, self._more if self.more else 0)
+        if self._kept:
+            data = b"".join((*self._kept, data))
+            self._kept.clear()
+            self.sent_kept = True
+        self.sock.sendall(data)
         self.moved += len(data)
 
     def read(self, size: int) -> bytes:

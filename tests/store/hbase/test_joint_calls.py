@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from thriftpy2.thrift import TDecodeException
 
 from hbasemk.errors import ClosedError, InvalidValueError, LimitError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
@@ -15,7 +16,7 @@ from hbasemk.store.hbase import Address, HBaseStore, Transport
 from hbasemk.store.hbase.connection import Connection
 from hbasemk.store.hbase.gateway import THRIFT2, Method
 from tests.support.gateway import Close, FakeGateway, ReceivedCall, fake_gateway
-from tests.support.gateway_stores import PLAIN, PUT, read
+from tests.support.gateway_stores import PLAIN, PUT, gateways_of, read
 
 GETS = [Get(b"r")]
 FIRST = CheckAndWrite("t", (b"d", b"q"), None, PUT)
@@ -75,6 +76,31 @@ def test_what_hbase_would_misread_is_answered_without_it(gateway: FakeGateway, s
     with pytest.raises(InvalidValueError, match="cannot be compared with an empty value"):
         store.check_and_write_then_read(FIRST._replace(expected=b""), "u", Get(b"r"))
     assert [method for _, method in methods(gateway)] == ["put", "put", "get", "get", "checkAndPut"]
+
+
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+def test_neither_is_sent_if_one_is_too_large(protocol: Any) -> None:
+    transport = Transport("framed", protocol)
+    wide = Get(b"r", columns=[(b"d", b"%06d" % number + b"n" * 500) for number in range(5_000)])
+    large = Put(b"r", [NewCell(b"d", b"q", bytes(3_000_000))])
+    with fake_gateway(transport) as gateway:
+        store = HBaseStore([Address("127.0.0.1", gateway.port)], transport=transport, timeout=20)
+        for put, get in ((PUT, wide), (large, Get(b"r"))):
+            with pytest.raises(LimitError, match="exceeds the gateway's limit of 2097152 bytes"):
+                store.write_and_read("t", [put], [get])
+            with pytest.raises(LimitError, match="exceeds the gateway's limit of 2097152 bytes"):
+                store.check_and_write_then_read(CheckAndWrite("t", (b"d", b"q"), None, put), "u", get)
+        assert gateway.received == []
+        assert store.write_and_read("t", [PUT], GETS)[0].cells[0].value == b"r"
+        assert [gateway.resumes_at() for gateway in gateways_of(store)] == [None]
+        store.close()
+
+
+def test_neither_is_sent_if_one_cannot_be_encoded(gateway: FakeGateway, store: HBaseStore) -> None:
+    with pytest.raises(TDecodeException, match="Field 'since"):
+        store.write_and_read("t", [PUT], [Get(b"r", since=2**64, before=2**65)])
+    assert gateway.received == []
+    assert store.write_and_read("t", [PUT], GETS)[0].cells[0].value == b"r"
 
 
 @pytest.mark.parametrize("lost", ["put", "get"])
