@@ -119,7 +119,8 @@ class HBaseStore(Store):
     def create_tables(self, tables: Sequence[Table]) -> None:
         """Create missing tables, wait until they are available, verify them, and test a timestamp as large as a revision id.
 
-        The tables get the attribute ``layout``. Raises InvalidValueError if tables exist that have another one.
+        The tables get the attribute ``layout``. Raises InvalidValueError if tables exist that have another one, or if a new table
+        would have a name that is too long for HBase.
         """
         self._client.check_open()
         self._tables.create(tables, self.layout)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hbasemk.errors import InvalidValueError, StoreError, StoreNotAppliedError, StoreUnusableError
+from hbasemk.format.limits import shown
 from hbasemk.store.abc import ALL_VERSIONS, Table
 from hbasemk.store.hbase import gateway
 from hbasemk.store.hbase.client import Client
@@ -21,6 +22,11 @@ from hbasemk.store.hbase.layout import COMPRESSIONS, Layout
 
 ADMIN_SECONDS: Final = 120.0
 """The timeout of creating and dropping tables, which moves regions and may be slow even if reads and writes are fast."""
+
+LONGEST_NAME: Final = 150
+"""The characters of the name of a new table, with its namespace. HBase makes files and folders of this name, with up to 100
+characters more for links of restored snapshots and splits, and a file system allows 255. A master repeats forever to create a
+table whose name is too long."""
 
 _PREFIX: Final = re.compile(r"(?:([A-Za-z0-9_]+):)?((?:[A-Za-z0-9_][A-Za-z0-9_.-]*)?)")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -56,6 +62,15 @@ class TableNames:
             known = self._known[name] = (self.prefix + name).encode()
         return known
 
+    def require_short(self, name: str) -> None:
+        """Raise InvalidValueError if a new table with this name would have a name that is too long for HBase."""
+        full = self.data(name).decode()
+        if len(full) > LONGEST_NAME:
+            raise InvalidValueError(
+                f"the prefix {shown(self.prefix)} has {len(self.prefix)} characters, which is too long for new tables: the name "
+                f"{shown(full)} would have {len(full)}, and at most {LONGEST_NAME} are safe in HBase; use a shorter prefix"
+            )
+
     def admin(self, name: str) -> Any:
         """Return a table's name as the gateway's calls for tables expect it."""
         self.data(name)
@@ -79,9 +94,11 @@ class Tables:
         for table in tables:
             if table.name in existing:
                 self._compare(table, existing[table.name], layout)
-        for table in tables:
-            if table.name not in existing:
-                self._create(table, layout)
+        missing = [table for table in tables if table.name not in existing]
+        for table in missing:
+            self._names.require_short(table.name)
+        for table in missing:
+            self._create(table, layout)
         deadline = self._client.clock() + self._admin_timeout
         for table in tables:
             self._await(table, deadline)

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import hbasemk
-from hbasemk.errors import InvalidValueError, SchemaVersionError
-from hbasemk.format import paths
+from hbasemk.errors import InvalidValueError, SchemaVersionError, StoreError
+from hbasemk.format import paths, schema
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.gateway import idl
-from tests.support.gateway import FakeGateway, fake_gateway
+from tests.support.gateway import Close, FakeGateway, fake_gateway
 
 Answer = Callable[[str, Any, Any], None]
 
@@ -83,3 +84,36 @@ def test_a_missing_region_is_named_by_its_path(tables: Tables, regions: dict[byt
         hbasemk.connect(tables.url, splits=["/b/é", "/b"])
     assert f"{missing}. It was not changed: leave out the option" in str(raised.value)
     assert "createTable" not in tables.called()
+
+
+@pytest.mark.parametrize("prefix", ["p" * 300, "n" * 100 + ":" + "p" * 43], ids=["long", "with a namespace"])
+def test_no_table_with_a_very_long_name_is_created(tables: Tables, prefix: str) -> None:
+    """A master of HBase tried forever to create it, and the call waited for two minutes."""
+    url = tables.url.replace("x_", prefix)
+    with pytest.raises(InvalidValueError, match=f"has {len(prefix)} characters.* at most 150 .* a shorter prefix"):
+        hbasemk.connect(url)
+    assert "createTable" not in tables.called()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "is_new"),
+    [("p" * 143, True), ("n" * 100 + ":" + "p" * 42, True), ("p" * 240, False)],
+    ids=["longest", "with a namespace", "longer, and exists"],
+)
+def test_tables_with_long_names_are_used(gateway: FakeGateway, prefix: str, is_new: bool) -> None:
+    store = HBaseStore([Address("127.0.0.1", gateway.port)], prefix=prefix)
+    usual = gateway._reply
+
+    def reply(method: str, request: Any) -> Any:
+        answer = usual(method, request)
+        if method == "getTableDescriptors" and not is_new:
+            answer.success = [idl.TableDescriptor(name, []) for name in request.tables]
+        elif method == "createTable":
+            raise Close
+        return answer
+
+    gateway._reply = reply  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        store.create_tables(schema.TABLES)
+    assert ("createTable" in {one.method for one in gateway.received}) == is_new
+    store.close()
