@@ -18,6 +18,7 @@ from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.connection import Connection, Rejected
 from hbasemk.store.hbase.gateway import SERVER_TYPE, THRIFT1, THRIFT2
+from hbasemk.store.hbase.host_names import UnresolvedInTime, hosts_of
 from hbasemk.store.hbase.transport import Transport
 from hbasemk.store.hbase.wire import HttpStatus, UnexpectedAnswer, Wire
 
@@ -75,6 +76,14 @@ def _open(
         raise StoreNotAppliedError(f"{at}: the deadline passed before connecting; nothing was sent")
     try:
         sock = _connect(address, deadline, clock)
+    except UnresolvedInTime:
+        raise StoreNotAppliedError(
+            f"{at}: the host name was not resolved within {left:.3g} s; check the name, and the name servers of this machine"
+        ) from None
+    except socket.gaierror as error:
+        raise StoreNotAppliedError(
+            f"{at}: the host name cannot be resolved ({error}); check the name, and the name servers of this machine"
+        ) from error
     except TimeoutError:
         raise StoreNotAppliedError(
             f"{at}: no connection within {left:.3g} s; check the address and firewalls"
@@ -104,16 +113,15 @@ def _open(
 def _connect(address: Address, deadline: float, clock: Callable[[], float]) -> socket.socket:
     """Connect to the first address of a host that answers; each gets an equal share of the time that is left.
 
-    Raises OSError, of which TimeoutError is one, from the last address.
+    Raises OSError, of which TimeoutError is one, from the last address, and the errors of :func:`hosts_of`.
     """
-    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    hosts = hosts_of(address, deadline, clock)
     while True:
-        share = max(0.001, (deadline - clock()) / len(found))
-        place = found.pop(0)[4]
+        share = max(0.001, (deadline - clock()) / len(hosts))
         try:
-            return socket.create_connection((str(place[0]), address.port), share)
+            return socket.create_connection((hosts.pop(0), address.port), share)
         except OSError:
-            if not found:
+            if not hosts:
                 raise
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from hbasemk.errors import StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.hbase import Address, HBaseStore, Transport
+from tests.support.forked import in_a_child
 from tests.support.gateway import FakeGateway, fake_gateway
 from tests.support.gateway_stores import error_of, read
 
@@ -116,3 +119,82 @@ def test_a_network_that_fails_during_a_diagnosis_is_an_error_of_the_store(networ
         assert isinstance(error, StoreNotAppliedError)
         assert "being stopped or started" in error.message
         store.close()
+
+
+class Resolver:
+    """Resolves the name "gateway" only after :attr:`answers` is set, to an address or an error; counts the lookups."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.answers = threading.Event()
+        self.error: Exception | None = None
+        self.lookups = 0
+        resolve = socket.getaddrinfo
+
+        def resolve_name(host: str, *rest: Any, **options: Any) -> Any:
+            if host != "gateway" or options.get("flags"):
+                return resolve(host, *rest, **options)
+            self.lookups += 1
+            self.answers.wait(60)
+            if self.error is not None:
+                raise self.error
+            return resolve("127.0.0.1", *rest, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", resolve_name)
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    made = Resolver(monkeypatch)
+    yield made
+    made.answers.set()
+
+
+def test_a_silent_name_server_leaves_the_call_its_time_limit(gateway: FakeGateway, resolver: Resolver) -> None:
+    store = HBaseStore([Address("gateway", gateway.port)], timeout=20, connect_timeout=0.2)
+    for _ in range(2):
+        with pytest.raises(StoreNotAppliedError, match=r"the host name was not resolved within 0\.2 s; check the name"):
+            read(store)
+    assert resolver.lookups == 1
+    resolver.answers.set()
+    patient = HBaseStore([Address("gateway", gateway.port)], timeout=20)
+    read(patient)
+    for opened in (store, patient):
+        opened.close()
+
+
+def test_a_silent_name_server_leaves_time_for_another_gateway(gateway: FakeGateway, resolver: Resolver) -> None:
+    addresses = [Address("gateway", 9090), Address("127.0.0.1", gateway.port)]
+    for _ in range(4):
+        store = HBaseStore(addresses, timeout=20, connect_timeout=0.2)
+        read(store)
+        store.close()
+    assert resolver.lookups <= 1
+
+
+def test_a_name_that_cannot_be_resolved_is_named(resolver: Resolver) -> None:
+    resolver.answers.set()
+    resolver.error = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    store = HBaseStore([Address("gateway", 9090)], timeout=20)
+    for _ in range(2):
+        error = error_of(store)
+        assert isinstance(error, StoreNotAppliedError)
+        assert "gateway:9090: the host name cannot be resolved ([Errno -3] Temporary failure" in error.message
+        assert "thrift2" not in error.message
+    assert resolver.lookups == 2
+    store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_child_looks_a_name_up_itself(gateway: FakeGateway, resolver: Resolver) -> None:
+    store = HBaseStore([Address("gateway", gateway.port)], timeout=20, connect_timeout=0.2)
+    with pytest.raises(StoreNotAppliedError, match="not resolved"):
+        read(store)
+
+    def child() -> None:
+        resolver.answers.set()
+        own = HBaseStore([Address("gateway", gateway.port)], timeout=20)
+        read(own)
+        own.close()
+
+    in_a_child(child)
+    store.close()

@@ -96,7 +96,7 @@ def test_a_refused_connection_may_be_retried() -> None:
 
 def test_a_host_without_an_address_may_be_retried() -> None:
     store = HBaseStore([Address("no-such-host.invalid")], timeout=10)
-    with pytest.raises(StoreNotAppliedError, match=r"no-such-host\.invalid:9090 cannot be reached"):
+    with pytest.raises(StoreNotAppliedError, match=r"no-such-host\.invalid:9090: the host name cannot be resolved"):
         store.read("t", [Get(b"r")])
 
 
