@@ -140,7 +140,9 @@ class Client:
         begun.append(exchange)
         try:
             exchange.send(patient=False)
-        except Exception:
+        except Exception as error:
+            if errors.is_foreign(error):
+                raise
             # It is made in another way, which raises the error again if it lasts.
             return None
         return gateway, exchange

@@ -46,6 +46,26 @@ _STARTING: Final = frozenset(
 )
 
 
+_CLIENT: Final = frozenset({"codecs", "email", "encodings", "hbasemk", "http", "socket", "ssl", "thriftpy2"})
+"""The packages whose code runs in a call of a gateway."""
+
+
+def is_foreign(error: Exception) -> bool:
+    """Return whether an exception that was caught in a call of a gateway comes from other code, such as a signal handler.
+
+    A garbled answer can raise nearly any exception in the code that decodes it, so its type does not show this. But OSError
+    and EOFError count as failures of the network wherever they come from.
+    """
+    if isinstance(error, (OSError, EOFError)):
+        return False
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _CLIENT:
+            return True
+        trace = trace.tb_next
+    return False
+
+
 def _short(text: str) -> str:
     """Return the first line of HBase's message, which may hold a whole stack trace."""
     line = text.strip().split("\n", 1)[0].strip()

@@ -103,8 +103,10 @@ class Exchange:
         self._gateway.pool.end(self._use)
 
     def _fail(self, error: Exception, request: Request) -> NoReturn:
-        """Close the connection, and raise the error of the store."""
+        """Close the connection, and raise the error of the store, or what a signal handler has raised."""
         self.end()
+        if errors.is_foreign(error):
+            raise error
         where = _where(self._gateway, request)
         effect = _have_effect(self._requests)
         sent = self._connection.sent

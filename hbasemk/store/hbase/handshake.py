@@ -17,6 +17,7 @@ from typing import Final
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.hbase.address import Address
 from hbasemk.store.hbase.connection import Connection, Rejected
+from hbasemk.store.hbase.errors import is_foreign
 from hbasemk.store.hbase.gateway import SERVER_TYPE, THRIFT1, THRIFT2
 from hbasemk.store.hbase.host_names import UnresolvedInTime, hosts_of
 from hbasemk.store.hbase.transport import Transport
@@ -197,6 +198,8 @@ def _verify_type(
             f"{at} is a Thrift server but not HBase's Thrift2 gateway, or the gateway of an HBase before 2.2 ({error})"
         ) from error
     except Exception as error:
+        if is_foreign(error):
+            raise
         raise StoreUnusableError(f"{at} is {_describe_server(connection.wire.head)}") from error
     if reply.success == THRIFT1:
         raise StoreUnusableError(

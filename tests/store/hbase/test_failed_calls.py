@@ -5,15 +5,19 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from hbasemk.errors import StoreError, StoreNotAppliedError, StoreUnknownError
-from hbasemk.store.abc import Get, NewCell, Put
+from hbasemk.store.abc import CheckAndWrite, Get, NewCell, Put
 from hbasemk.store.hbase import Address, HBaseStore
+from hbasemk.store.hbase.connection import Connection
+from hbasemk.store.hbase.gateway import THRIFT2, Method
 from tests.support.gateway import Close, FakeGateway, ReceivedCall, speaker
-from tests.support.gateway_stores import PUT, brief, read, silent_for
+from tests.support.gateway_stores import PUT, brief, gateways_of, read, silent_for
 
 
 def closing_on(gateway: FakeGateway, *connections: int) -> None:
@@ -166,29 +170,91 @@ def test_a_value_that_cannot_be_sent_raises_the_callers_error_and_leaves_the_sto
     assert read(store) == b"r"
 
 
-def test_an_interrupted_call_ends_its_connection(gateway: FakeGateway, store: HBaseStore) -> None:
-    class Interrupted(BaseException):
-        pass
+class Interrupted(BaseException):
+    """A signal handler raises it."""
+
+
+class OutOfTime(Exception):
+    """A signal handler raises it, although it should not derive from Exception."""
+
+
+class Invalid(ValueError):
+    """As OutOfTime; a garbled answer raises errors of the same kind."""
+
+
+@contextmanager
+def raised_by_signals(error: type[BaseException]) -> Iterator[Callable[[], None]]:
+    """Let a signal handler raise an exception; yield a function that sends the signal to this thread."""
 
     def interrupt(*_: object) -> None:
-        raise Interrupted
+        raise error
 
-    silent = threading.Event()
     main = threading.get_ident()
-
-    def script(received: ReceivedCall) -> None:
-        if received.connection == 0:
-            # Not earlier: an interrupt during the creation of the socket leaves it to Python's garbage collection.
-            signal.pthread_kill(main, signal.SIGALRM)
-            silent.wait(30)
-
-    gateway.script = script
-    before = signal.signal(signal.SIGALRM, interrupt)
+    before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        with pytest.raises(Interrupted):
-            read(store, b"interrupted")
+        yield lambda: signal.pthread_kill(main, signal.SIGUSR1)
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("error", [Interrupted, OutOfTime, Invalid])
+def test_an_interrupted_call_ends_its_connection(
+    error: type[BaseException], gateway: FakeGateway, store: HBaseStore
+) -> None:
+    silent = threading.Event()
+    with raised_by_signals(error) as interrupt:
+
+        def script(received: ReceivedCall) -> None:
+            if received.connection == 0:
+                # Not earlier: an interrupt during the creation of the socket leaves it to Python's garbage collection.
+                interrupt()
+                silent.wait(30)
+
+        gateway.script = script
+        with pytest.raises(error):
+            store.write("t", [PUT])
     silent.set()
+    assert gateways_of(store)[0].resumes_at() is None
     assert read(store, b"next") == b"next"
     assert len(gateway.connections) == 2
+
+
+@pytest.mark.parametrize("error", [Interrupted, OutOfTime, Invalid])
+def test_an_interrupted_handshake_says_nothing_about_the_gateway(
+    error: type[BaseException], gateway: FakeGateway, store: HBaseStore
+) -> None:
+    silent = threading.Event()
+    with raised_by_signals(error) as interrupt:
+
+        def kind() -> int:
+            interrupt()
+            silent.wait(30)
+            return THRIFT2
+
+        gateway.kind = kind
+        with pytest.raises(error):
+            read(store)
+    silent.set()
+    gateway.kind = THRIFT2
+    assert gateways_of(store)[0].resumes_at() is None
+    assert read(store, b"next") == b"next"
+
+
+@pytest.mark.parametrize("error", [Interrupted, OutOfTime])
+def test_an_interrupt_of_two_joint_calls_is_raised(
+    error: type[BaseException], gateway: FakeGateway, store: HBaseStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Connection.send
+    check = CheckAndWrite("t", (b"d", b"q"), None, PUT)
+    with raised_by_signals(error) as interrupt:
+
+        def interrupted(self: Connection, method: Method, request: Any, *, more: bool = False) -> None:
+            send(self, method, request, more=more)
+            if method.name == "checkAndPut":
+                interrupt()
+
+        monkeypatch.setattr(Connection, "send", interrupted)
+        with pytest.raises(error):
+            store.check_and_write_both(check, check)
+    monkeypatch.undo()
+    assert read(store) == b"r"
