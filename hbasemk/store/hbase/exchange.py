@@ -17,12 +17,21 @@ from hbasemk.store.hbase.failover import Gateway
 from hbasemk.store.hbase.gateway import Method
 
 
+def _as_it_is(result: Any) -> Any:
+    return result
+
+
 class Request(NamedTuple):
-    """A call of a method; ``table`` is the full name, for messages."""
+    """A call of a method; ``table`` is the full name, for messages.
+
+    ``convert`` makes of the method's result what the caller gets. It raises AttributeError or ValueError if the result lacks a
+    part.
+    """
 
     method: Method
     message: Any
     table: bytes
+    convert: Callable[[Any], Any] = _as_it_is
 
 
 class StaleConnection(Exception):
@@ -126,17 +135,21 @@ class Exchange:
 
 
 def results(gateway: Gateway, requests: Sequence[Request], replies: Sequence[Any]) -> list[Any]:
-    """Return the results of requests; raise the error of the first one that HBase refused."""
+    """Return the results of requests; raise the error of the first one that HBase refused, or whose answer lacks a part."""
     found: list[Any] = []
     for request, reply in zip(requests, replies, strict=True):
-        method, _, table = request
+        method, _, table, convert = request
         if reply.error is not None:
             text = text_of(reply.error.message)
             raise errors.from_hbase(text, _where(gateway, request), table.decode(), _have_effect(requests))
         success = reply.success if method.returns else None
         if method.returns and success is None:
             raise errors.from_gateway("an answer without a result", _where(gateway, request), _have_effect(requests))
-        found.append(success)
+        try:
+            found.append(convert(success))
+        except (AttributeError, ValueError) as error:
+            where = _where(gateway, request)
+            raise errors.from_gateway(f"an incomplete answer: {error}", where, _have_effect(requests)) from error
     return found
 
 

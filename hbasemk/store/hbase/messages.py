@@ -7,6 +7,7 @@ another way than the contract; for example, HBase reads all columns for an empty
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from hbasemk.store.abc import MAX_TIMESTAMP, Cell, Column, Delete, DeleteBelow, Get, Put, Row, Scan
@@ -116,14 +117,21 @@ def deletes_below(request: DeleteBelow) -> list[Any]:
 
 
 _new = tuple.__new__
+_key: Final = itemgetter(0)
 
 
 def cells(result: Result) -> list[Cell]:
-    """Return the cells of a result; HBase sends them in the contract's order."""
+    """Return the cells of a result; HBase sends them in the contract's order.
+
+    Raises AttributeError if a cell lacks a field.
+    """
     # tuple.__new__ creates the same Cell without a call of Python code for each.
     return [_new(Cell, (one.family, one.qualifier, one.timestamp, one.value)) for one in result.cells]
 
 
 def rows(results: Iterable[Result]) -> list[Row]:
-    """Return the rows of results that have keys."""
-    return [_new(Row, (result.row, cells(result))) for result in results]
+    """Return the rows of results; raise ValueError if one has no key, and AttributeError if a cell lacks a field."""
+    found = [_new(Row, (result.row, cells(result))) for result in results]
+    if None in map(_key, found):
+        raise ValueError("a row has no key")
+    return found

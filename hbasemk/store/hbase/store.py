@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from hbasemk import options
@@ -155,10 +156,8 @@ class HBaseStore(Store):
             return [Row(get.row, []) for get in gets]
 
         def read(longest: int | None) -> list[Row]:
-            request = self._read_request(table, nonempty, longest)
-            return self._with_large(
-                table, nonempty, _rows(nonempty, request.method, self._client.make(request)), longest
-            )
+            rows = self._client.make(self._read_request(table, nonempty, longest))
+            return self._with_large(table, nonempty, rows, longest)
 
         rows = self._bounded(table, large_values.longest_of(nonempty, self.batch_bytes), read)
         if len(nonempty) == len(gets):
@@ -182,9 +181,10 @@ class HBaseStore(Store):
 
     def _read_request(self, table: str, gets: Sequence[Get], longest: int | None) -> Request:
         name = self._names.data(table)
+        converted = messages.gets(gets, longest)
         if len(gets) == 1:
-            return Request(gateway.GET, gateway.GET.request(name, messages.gets(gets, longest)[0]), name)
-        return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, messages.gets(gets, longest)), name)
+            return Request(gateway.GET, gateway.GET.request(name, converted[0]), name, partial(_only_row, gets))
+        return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, converted), name, partial(_rows, gets))
 
     def _with_large(self, table: str, gets: Sequence[Get], rows: list[Row], longest: int | None) -> list[Row]:
         """Return the rows after reading those again that have lengths in place of values, each as a whole."""
@@ -198,8 +198,8 @@ class HBaseStore(Store):
         }
         for part in by_size(sizes, sizes.__getitem__, len(sizes), self.batch_bytes):
             again = [gets[number] for number in part]
-            request = self._read_request(table, again, None)
-            for number, row in zip(part, _rows(again, request.method, self._client.make(request)), strict=True):
+            whole = self._client.make(self._read_request(table, again, None))
+            for number, row in zip(part, whole, strict=True):
                 rows[number] = row
         return rows
 
@@ -224,8 +224,9 @@ class HBaseStore(Store):
             return []
         name = self._names.data(table)
         method = gateway.SCAN
-        request = method.request(name, messages.scan(scan, *ends, longest), scan.limit)
-        return messages.rows(self._client.call(method, request, name))
+        message = method.request(name, messages.scan(scan, *ends, longest), scan.limit)
+        rows: list[Row] = self._client.make(Request(method, message, name, messages.rows))
+        return rows
 
     def _scan_in_parts(self, table: str, scan: Scan, longest: int) -> list[Row]:
         """Return the first rows of a range, each read after the one before it."""
@@ -279,8 +280,8 @@ class HBaseStore(Store):
 
         def write_and_read(longest: int | None) -> list[Row]:
             read = self._read_request(table, gets, longest)
-            _, found = self._client.call_in_order(self._write_request(table, puts), read)
-            return self._with_large(table, gets, _rows(gets, read.method, found), longest)
+            _, rows = self._client.call_in_order(self._write_request(table, puts), read)
+            return self._with_large(table, gets, rows, longest)
 
         return self._bounded(table, large_values.longest_of(gets, self.batch_bytes), write_and_read)
 
@@ -301,8 +302,8 @@ class HBaseStore(Store):
         if _is_empty(get) or self._transport.framing == "http":
             return super().check_and_write_then_read(check, table, get)
         read = self._read_request(table, [get], None)
-        is_applied, found = self._client.call_in_order(self._check_request(*check), read)
-        return bool(is_applied), _rows([get], read.method, found)[0]
+        is_applied, (row,) = self._client.call_in_order(self._check_request(*check), read)
+        return bool(is_applied), row
 
     def check_and_write_both(
         self, first: CheckAndWrite, second: CheckAndWrite
@@ -355,11 +356,16 @@ class HBaseStore(Store):
         self._client.close()
 
 
-def _rows(gets: Sequence[Get], method: gateway.Method, result: Any) -> list[Row]:
-    """Return the rows of the answer to gets."""
-    if method is gateway.GET:
-        return [Row(gets[0].row, messages.cells(result))]
-    return [Row(get.row, messages.cells(one)) for get, one in zip(gets, result, strict=True)]
+def _only_row(gets: Sequence[Get], result: gateway.Result) -> list[Row]:
+    """Return the row of the answer to one get."""
+    return [Row(gets[0].row, messages.cells(result))]
+
+
+def _rows(gets: Sequence[Get], results: Sequence[gateway.Result]) -> list[Row]:
+    """Return the rows of the answer to several gets; raise ValueError if it has another number of rows."""
+    if len(results) != len(gets):
+        raise ValueError(f"it has {len(results)} rows for {len(gets)} gets")
+    return [Row(get.row, messages.cells(one)) for get, one in zip(gets, results, strict=True)]
 
 
 def _after(scan: Scan, found: Sequence[Row]) -> Scan:
