@@ -186,6 +186,8 @@ def _verify_type(
     except ssl.SSLError as error:
         raise _tls_error(error, at, transport) from error
     except (OSError, EOFError):
+        if connection.wire.was_shut_down:
+            raise StoreNotAppliedError(f"{at}: the store was closed during the handshake; nothing was sent") from None
         if _is_foreign(connection.wire.head):
             raise StoreUnusableError(f"{at} is {_describe_server(connection.wire.head)}") from None
         raise _diagnose(address, transport, at, min(deadline, clock() + _DIAGNOSIS_SECONDS), clock) from None

@@ -30,7 +30,8 @@ class Wire:
 
     ``head`` holds the first bytes received, to identify the server. ``ended`` is whether the server carries no other request
     on this connection. What is written while ``more`` is true is sent together with the next write, so it is not sent if an
-    error prevents that; ``sent_kept`` is whether it may have been sent since :meth:`start`.
+    error prevents that; ``sent_kept`` is whether it may have been sent since :meth:`start`. ``was_shut_down`` is whether this
+    process has ended the connection, by :meth:`shut_down`.
     """
 
     __slots__ = (
@@ -46,6 +47,7 @@ class Wire:
         "moved",
         "sent_kept",
         "sock",
+        "was_shut_down",
     )
 
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
@@ -58,6 +60,7 @@ class Wire:
         self.moved = 0
         self.more = False
         self.sent_kept = False
+        self.was_shut_down = False
         self._kept: list[bytes] = []
         self._clock = clock
         self._armed = -1.0
@@ -116,6 +119,7 @@ class Wire:
 
     def shut_down(self) -> None:
         """Shut down the socket, from any thread; a thread that waits for an answer gets EOFError."""
+        self.was_shut_down = True
         with contextlib.suppress(OSError):
             # SSLSocket.shutdown() also removes the state that a thread in recv() uses.
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)

@@ -14,11 +14,11 @@ import pytest
 
 from hbasemk.errors import ClosedError, StoreNotAppliedError, StoreUnknownError
 from hbasemk.store.abc import NewCell, Put
-from hbasemk.store.hbase import HBaseStore
+from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.store.hbase.connections import IDLE_SECONDS
 from hbasemk.testing.store.base import together
-from tests.support.gateway import Clock, FakeGateway, ReceivedCall
-from tests.support.gateway_stores import PUT, read, silent_for
+from tests.support.gateway import Clock, FakeGateway, ReceivedCall, speaker
+from tests.support.gateway_stores import PUT, errors_of_closing, read, silent_for
 
 
 def test_nothing_is_opened_before_the_first_call(gateway: FakeGateway, store: HBaseStore) -> None:
@@ -170,6 +170,21 @@ def test_closing_ends_running_and_waiting_calls(gateway: FakeGateway, open_store
     store.close()
     with pytest.raises(ClosedError):
         read(store)
+
+
+def test_closing_during_a_handshake_opens_no_connection_to_find_out_why_it_ended() -> None:
+    accepted: list[socket.socket] = []
+    arrived = threading.Event()
+
+    def silent(sock: socket.socket) -> None:
+        accepted.append(sock)
+        while sock.recv(100):
+            arrived.set()
+
+    with speaker(silent) as port:
+        store = HBaseStore([Address("127.0.0.1", port)], timeout=60)
+        assert errors_of_closing(store, lambda: arrived.wait(30)) == [ClosedError]
+        assert len(accepted) == 1
 
 
 def test_closing_ends_the_connections(gateway: FakeGateway, store: HBaseStore) -> None:
