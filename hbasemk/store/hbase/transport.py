@@ -5,6 +5,7 @@ HBase's own gateways use TLS with HTTP only. With the other framings, a proxy in
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -26,6 +27,7 @@ Protocol = Literal["binary", "compact"]
 MAX_FRAME_MB: Final = 2
 """The default of HBase's setting hbase.regionserver.thrift.framed.max_frame_size_in_mb."""
 _MB: Final = 1024 * 1024
+_PATH: Final = re.compile("/[!-~]*")
 
 
 class FramedWire(Wire):
@@ -56,7 +58,7 @@ class Transport:
     ``cert_file`` and ``key_file`` identify this client; the key may be in ``cert_file``. All files are in PEM format.
     ``path`` is the path of HTTP requests. ``max_frame_mb`` is the gateway's limit for a frame, in MiB.
 
-    Raises InvalidValueError for values that do not fit together, and for files that cannot be used.
+    Raises InvalidValueError for values that do not fit together, a path that HTTP does not allow, and files that cannot be used.
     """
 
     def __init__(
@@ -77,6 +79,11 @@ class Transport:
             raise InvalidValueError("transport=http needs protocol=binary: HBase's HTTP gateway has no other protocol")
         if framing != "http" and path != "/":
             raise InvalidValueError(f"the path {shown(path)} needs transport=http")
+        if not _PATH.fullmatch(path):
+            raise InvalidValueError(
+                f"the path {shown(path)} is not the path of HTTP requests; expected '/' and printable ASCII characters without "
+                "spaces. Write other characters as in a browser's URL, for example %20 for a space"
+            )
         if framing != "framed" and max_frame_mb != MAX_FRAME_MB:
             raise InvalidValueError(f"max_frame_mb={max_frame_mb} needs transport=framed")
         for name, file in {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}.items():

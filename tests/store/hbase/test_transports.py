@@ -115,6 +115,17 @@ def test_reads_of_long_keys_fit_into_a_frame(open_over: Open) -> None:
         assert [received.method for received in gateway.received] == ["getMultiple"] * 3
 
 
+@pytest.mark.parametrize("path", ["", "a", "/\n", "/a\x7f", "/ä"])
+def test_a_path_that_http_does_not_allow_is_refused(path: str) -> None:
+    with pytest.raises(InvalidValueError, match="is not the path of HTTP requests"):
+        Transport("http", path=path)
+
+
+@pytest.mark.parametrize("path", ["/", "/a/b", "/%20%C3%A4", "/~a;b=c?d"])
+def test_a_path_that_http_allows_is_accepted(path: str) -> None:
+    assert Transport("http", path=path).path == path
+
+
 @pytest.mark.parametrize(("framing", "protocol"), PLAIN)
 def test_calls_over_tls_share_a_connection(framing: Any, protocol: Any, authority: Authority, open_over: Open) -> None:
     with fake_gateway(Transport(framing, protocol), authority.server_context("127.0.0.1", "localhost")) as gateway:
