@@ -129,6 +129,7 @@ REFUSED = [
     ("hbase://host/?tls=yes&cert_file=/no/such/file", "cert_file '/no/such/file'.*cannot be used"),
     ("hbase://host/?tls=yes&key_file=/no/such/file", "key_file needs cert_file"),
     ("hbase://host/?max_frame_mb=4", "max_frame_mb=4 needs transport=framed"),
+    ("hbase://host/?max_frame_mb=2", "max_frame_mb=2 needs transport=framed"),
     ("hbase://host/ä?transport=http", "the path '/ä' is not the path of HTTP requests.* %20 for a space"),
     ("hbase://host/a b?transport=http", "the path '/a b' is not the path of HTTP requests"),
     ("hbase://host/?transport=framed&max_frame_mb=0", "max_frame_mb .* at least 1"),

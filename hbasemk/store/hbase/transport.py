@@ -56,7 +56,7 @@ class Transport:
     ``framing`` is ``buffered``, ``framed`` or ``http``, and ``protocol`` is ``binary`` or ``compact``. With ``tls`` the
     gateway must have a certificate for its host name, of an authority in ``ca_file`` (None: of one that the system trusts).
     ``cert_file`` and ``key_file`` identify this client; the key may be in ``cert_file``. All files are in PEM format.
-    ``path`` is the path of HTTP requests. ``max_frame_mb`` is the gateway's limit for a frame, in MiB.
+    ``path`` is the path of HTTP requests. ``max_frame_mb`` is the gateway's limit for a frame, in MiB (None: 2).
 
     Raises InvalidValueError for values that do not fit together, a path that HTTP does not allow, and files that cannot be used.
     """
@@ -71,7 +71,7 @@ class Transport:
         cert_file: str | None = None,
         key_file: str | None = None,
         path: str = "/",
-        max_frame_mb: int = MAX_FRAME_MB,
+        max_frame_mb: int | None = None,
     ) -> None:
         _one_of("transport", framing, get_args(Framing))
         _one_of("protocol", protocol, get_args(Protocol))
@@ -84,7 +84,7 @@ class Transport:
                 f"the path {shown(path)} is not the path of HTTP requests; expected '/' and printable ASCII characters without "
                 "spaces. Write other characters as in a browser's URL, for example %20 for a space"
             )
-        if framing != "framed" and max_frame_mb != MAX_FRAME_MB:
+        if framing != "framed" and max_frame_mb is not None:
             raise InvalidValueError(f"max_frame_mb={max_frame_mb} needs transport=framed")
         for name, file in {"ca_file": ca_file, "cert_file": cert_file, "key_file": key_file}.items():
             if file is not None and not tls:
@@ -92,7 +92,8 @@ class Transport:
         self.framing = framing
         self.protocol = protocol
         self.path = path
-        self.frame_limit = options.count("max_frame_mb", max_frame_mb, least=1) * _MB
+        most = MAX_FRAME_MB if max_frame_mb is None else options.count("max_frame_mb", max_frame_mb, least=1)
+        self.frame_limit = most * _MB
         self.has_certificate = cert_file is not None
         self._context = _context(ca_file, cert_file, key_file) if tls else None
 
