@@ -266,6 +266,12 @@ def counts(kept: Mapping[str, PropertyValue]) -> dict[str, int]:
     return {name: int(number) for name, number in zip(TOTALS, numbers, strict=True)}
 
 
+def resolved(directory: str) -> str:
+    """Return the absolute path of a directory. As for the system, ``link/..`` contains the directory to which the link leads."""
+    return os.path.realpath(directory)
+
+
 def default_target(directory: Path) -> str:
     """Return the default target of a directory."""
-    return paths.join(paths.ROOT, name_of(from_disk(os.fsencode(directory.resolve().name))) or "import")
+    name = os.path.basename(resolved(os.fspath(directory)))
+    return paths.join(paths.ROOT, name_of(from_disk(os.fsencode(name))) or "import")

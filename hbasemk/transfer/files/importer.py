@@ -115,7 +115,7 @@ class Import:
                 f"cannot import to {url!r}: other processes do not see a repository in memory; use a sqlite:/// or "
                 "hbase:// URL"
             )
-        self._job = Job(url, os.path.abspath(top), _check_target(at), retry_timeout, limit, contents, message)
+        self._job = Job(url, entries.resolved(top), _check_target(at), retry_timeout, limit, contents, message)
         self._count = workers
         self._size = batch
         self._exclude = tuple(exclude)

@@ -8,7 +8,6 @@ missing. Only if the numbers differ, the verification searches for missing entri
 from __future__ import annotations
 
 import hashlib
-import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def verify(
     ``retry_timeout`` seconds in an outage; ``note`` receives a message when an outage begins. Raises NodeNotFoundError if
     there is no node ``at``, and StoreError.
     """
-    top = os.path.abspath(top)
+    top = entries.resolved(top)
     sums = dict.fromkeys(TOTALS, 0)
     equal = 0
     # The reader is another process: this one has the repository open, and must not open files that may be its own.

@@ -212,6 +212,20 @@ def test_an_empty_directory_can_be_imported(url: str, tmp_path: Path) -> None:
     assert_imported(url, tmp_path / "docs")
 
 
+def test_a_parent_directory_after_a_link_is_that_of_the_link_target(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The text sub/link/.. without its last two names is sub."""
+    write_files(tmp_path, {"real/inner/file": b"1", "real/right": b"2", "sub/wrong": b"3"})
+    (tmp_path / "sub/link").symlink_to("../real/inner")
+    monkeypatch.chdir(tmp_path)
+
+    bring_in(url, Path("sub/link/.."))
+
+    assert_imported(url, tmp_path / "real")
+    assert differences(url, Path("sub/link/.."), AT) == []
+
+
 @pytest.mark.parametrize("url", ["memory://shared", "Memory://shared"])
 def test_an_import_to_a_repository_in_memory_is_rejected(top: Path, url: str) -> None:
     with pytest.raises(InvalidValueError, match="memory"):
