@@ -183,7 +183,7 @@ def _import_json(
         )
         try:
             result = job.run(verify=verify)
-        except (HbasemkError, KeyboardInterrupt):
+        except (HbasemkError, OSError, KeyboardInterrupt):
             done = job.result
             if done.last is not None or done.unknown:
                 least = "at least " if done.unknown else ""
@@ -278,7 +278,7 @@ def _import_files(
         )
         try:
             result = job.run()
-        except (HbasemkError, KeyboardInterrupt) as error:
+        except (HbasemkError, OSError, KeyboardInterrupt) as error:
             done = job.result
             is_interrupted = isinstance(error, KeyboardInterrupt)
             if is_interrupted or done.committed or not done.is_exact:
@@ -310,11 +310,15 @@ def _import_files(
             try:
                 for difference in differences:
                     different.add(difference)
-            except KeyboardInterrupt:
+            except (HbasemkError, OSError, KeyboardInterrupt) as error:
+                is_interrupted = isinstance(error, KeyboardInterrupt)
                 output.complain(
-                    f"interrupted during the comparison; the import is complete: {counted(result.added, 'node')} added, "
-                    f"{result.changed} changed and {result.removed} removed in {counted(result.committed, 'commit')} stay."
+                    f"{'interrupted' if is_interrupted else 'an error'} during the comparison; the import is complete: "
+                    f"{counted(result.added, 'node')} added, {result.changed} changed and {result.removed} removed in "
+                    f"{counted(result.committed, 'commit')} stay."
                 )
+                if not is_interrupted:
+                    raise
                 return 130
         elapsed = time.monotonic() - started
 

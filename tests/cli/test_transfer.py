@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hbasemk import StoreNotAppliedError
+from hbasemk.transfer.files.worker import Batch
 from hbasemk.transfer.retry import StoreRetry
 from tests.support.commands import DONE, NO, USAGE, Run, assert_one_line
 from tests.support.imports import SMALL, on_disk, write_files
@@ -206,6 +208,48 @@ def test_an_interruption_of_the_comparison_says_what_was_imported(
     ran = run("import", str(top), "-w", "1")
     assert ran.code == 130
     assert "the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(FileNotFoundError(2, "No such file or directory", "/docs"), NO), (StoreNotAppliedError("the store is away"), 4)],
+)
+def test_an_error_of_the_comparison_says_what_was_imported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+) -> None:
+    def failing(*_: object, **__: object) -> Iterator[str]:
+        yield "a difference"
+        raise error
+
+    monkeypatch.setattr("hbasemk.transfer.files.verify.verify", failing)
+    top = write_files(tmp_path / "docs", {"a": b"1"})
+    ran = run("import", str(top), "-w", "1")
+    assert ran.code == code
+    assert ran.err.splitlines()[0] == (
+        "hbasemk: an error during the comparison; the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay."
+    )
+
+
+def test_a_directory_that_disappears_ends_an_import_which_prints_what_it_has_committed(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hbasemk.transfer.files.importer import Import
+
+    top = write_files(tmp_path / "docs", {"a": b"1", "b": b"2"})
+    vanished = Import._vanished
+
+    def rename_and_search(self: Import) -> Iterator[Batch]:
+        top.rename(tmp_path / "elsewhere")
+        return vanished(self)
+
+    monkeypatch.setattr(Import, "_vanished", rename_and_search)
+    ran = run("import", str(top), "-w", "1")
+    assert ran.code == NO
+    assert ran.err.splitlines() == [
+        "hbasemk: not complete; 2 nodes added, 0 changed and 0 removed in 1 commit stay. Run the same command again to "
+        "continue.",
+        f"hbasemk: {top}/: No such file or directory",
+    ]
 
 
 def test_one_thing_is_not_called_by_its_plural(run: Run, tmp_path: Path) -> None:

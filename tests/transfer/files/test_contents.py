@@ -185,6 +185,26 @@ def test_an_import_without_space_for_temporary_files_names_their_folder(url: str
     assert process(*arguments).returncode == 0
 
 
+def test_an_import_without_space_for_a_large_file_prints_what_it_has_committed(url: str, tmp_path: Path) -> None:
+    files = {f"{number:02}": b"x" for number in range(20)}
+    top = write_files(tmp_path / "in", {**files, "z-large": b"x" * (9 * 1024 * 1024)})
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    arguments = ("--url", url, "import", str(top), "--at", AT, "--workers", "1", "--batch", "10")
+    assert process("--url", url, "init").returncode == 0
+
+    with largest_file(4_000_000):
+        # The processes inherit the limit.
+        ran = process(*arguments, env={**os.environ, "TMPDIR": str(folder)})
+
+    assert ran.returncode == 1
+    assert ran.stderr.decode().splitlines() == [
+        "hbasemk: not complete; at least 20 nodes added, 0 changed and 0 removed in 2 commits stay. Run the same command "
+        "again to continue.",
+        f"hbasemk: a temporary file in {folder} (TMPDIR): File too large",
+    ]
+
+
 def test_an_import_that_a_full_disk_ends_prints_what_it_has_committed(url: str, tmp_path: Path) -> None:
     top = write_files(tmp_path / "in", {f"{number:03}": b"x" * 8_000 for number in range(200)})
     arguments = (

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hbasemk import connect
+from tests.support.full_disk import largest_file
 from tests.support.json_exports import stored, tree, url_of
 from tests.support.repositories import Checked
 
@@ -69,6 +70,26 @@ def test_the_command_copies_missing_blobs_from_another_repository(tmp_path: Path
     assert hbasemk("--url", new, "check", "--blobs").returncode == 0
     ran = hbasemk("--url", new, "import", str(tmp_path), "--blobs-from", old)
     assert (ran.returncode, b"--blobs-from is for --format json only" in ran.stderr) == (2, True)
+
+
+def test_the_command_without_space_for_a_blob_prints_what_it_has_committed(tmp_path: Path, checked: Checked) -> None:
+    old, new = checked(url_of(tmp_path / "old.db")), checked(url_of(tmp_path / "new.db"))
+    with connect(old, poll_interval=0) as repository:
+        ref = repository.blobs.write(bytes(9 * 1024 * 1024))
+        repository.run(lambda tx: [tx.add("/a"), tx.add("/b", {"x": ref})])
+    file = tmp_path / "tree.json"
+    file.write_bytes(hbasemk("--url", old, "export", "-f", "json", "/").stdout)
+    assert hbasemk("--url", new, "init").returncode == 0
+
+    with largest_file(4_000_000):
+        # The process inherits the limit.
+        ran = hbasemk("--url", new, "import", "-f", "json", "-b", "1", str(file), "--blobs-from", old)
+
+    lines = ran.stderr.decode().splitlines()
+    assert ran.returncode == 1
+    assert len(lines) == 2, lines
+    assert lines[0].startswith("hbasemk: imported and kept: 2 of 3 nodes, the last one /a; 1 added and 0 changed in 1 ")
+    assert "(TMPDIR): File too large" in lines[1]
 
 
 def test_the_command_ends_with_1_if_the_tree_has_more_nodes_than_the_file(tmp_path: Path, checked: Checked) -> None:
