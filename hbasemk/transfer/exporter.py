@@ -317,9 +317,20 @@ class _Export:
 _NO_DIRECTORY: Final = "its parent is not exported as a directory"
 _IMPOSSIBLE_NAME: Final = "it has a name that nothing on disk can have"
 _ABOUT_ONE_ENTRY: Final = frozenset(
-    {errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.EINVAL, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR}
+    {
+        errno.EBUSY,
+        errno.EEXIST,
+        errno.EFBIG,
+        errno.EILSEQ,
+        errno.EINVAL,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+    }
 )
-"""Errors that affect one entry only; others, such as a full disk, affect all."""
+"""Errors that affect one entry only: its name, its size or what has its path; others, such as a full disk, affect all."""
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 """Errors that affect one entry or directory, unless they affect the export's folder itself."""
 _FARTHEST_NS: Final = 1 << 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from hbasemk import connect
 from hbasemk.transfer.exporter import Exported, export_files
 from hbasemk.transfer.files.importer import Import
-from tests.support.full_disk import largest_file
+from tests.support.full_disk import largest_file, no_space
 from tests.support.imports import changed, write_files
 
 AT = "/docs"
@@ -128,7 +129,7 @@ def test_a_directory_without_a_mode_gets_the_usual_one(url: str, tmp_path: Path)
 def test_directories_have_their_modes_and_times_after_an_export_that_failed(
     url: str, top: Path, tmp_path: Path
 ) -> None:
-    with largest_file(2_000_000), pytest.raises(OSError, match="too large"):
+    with no_space(), pytest.raises(OSError, match="No space left"):
         exported(url, tmp_path / "out")
 
     assert (tmp_path / "out/private/secret").read_bytes() == b"secret"
@@ -190,6 +191,37 @@ def test_a_file_that_the_system_refuses_is_skipped_and_the_rest_is_written(
 
     assert done.skipped == [(f"{AT}/private/inner/secret", f"it cannot be written ({os.strerror(number)})")]
     assert (done.files, done.directories) == (3, 4)
+
+
+def test_a_file_that_is_too_large_is_skipped_and_the_rest_is_written(url: str, top: Path, tmp_path: Path) -> None:
+    (top / "z/last").write_bytes(b"last")
+    Import(url, str(top), AT, workers=1).run()
+
+    with largest_file(2_000_000):
+        done = exported(url, tmp_path / "out")
+
+    assert done.skipped == [(f"{AT}/z/large", "it cannot be written (File too large)")]
+    assert os.listdir(tmp_path / "out/z") == ["last"]
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EILSEQ])
+def test_a_file_whose_name_cannot_be_taken_is_skipped_and_the_rest_is_written(
+    url: str, top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A mount point has it, or the file system accepts only names in UTF-8."""
+    real = os.replace
+
+    def refuse(source: bytes, target: bytes, **options: Any) -> None:
+        if target == b"file":
+            raise OSError(number, os.strerror(number), source)
+        real(source, target, **options)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    done = exported(url, tmp_path / "out")
+
+    assert done.skipped == [(f"{AT}/open/file", f"it cannot be written ({os.strerror(number)})")]
+    assert (done.files, done.directories) == (3, 4)
+    assert os.listdir(tmp_path / "out/open") == []
 
 
 @pytest.mark.parametrize("number", [1, 13, 30])

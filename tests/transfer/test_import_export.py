@@ -17,7 +17,7 @@ from hbasemk.transfer.exporter import Exported, export_files
 from hbasemk.transfer.files.entries import TOTALS, Seen, node_path, properties, walk
 from hbasemk.transfer.files.importer import Import
 from hbasemk.transfer.files.reader import Files, ReaderJob
-from tests.support.full_disk import largest_file
+from tests.support.full_disk import no_space
 from tests.support.imports import SMALL, changed, differences, on_disk, write_files
 
 AT = "/docs"
@@ -451,7 +451,7 @@ def test_an_error_names_the_file_that_cannot_be_written(url: str, tmp_path: Path
     top = write_files(tmp_path / "in", {"folder/large": bytes(3_000_000)})
     Import(url, top, AT).run()
     target = tmp_path / "out"
-    with largest_file(2_000_000), pytest.raises(OSError, match="too large") as raised:
+    with no_space(), pytest.raises(OSError, match="No space left") as raised:
         exported(url, target)
     assert raised.value.filename == str(target / "folder" / "large")
     assert list((target / "folder").iterdir()) == []
