@@ -40,6 +40,8 @@ _follows: Final = _tokens(",")
 _ends: Final = _tokens("}", "}")
 _begins_name: Final = _tokens('"')
 _between: Final = _tokens(":")
+_number_goes_on: Final = re.compile(r"(?<=[0-9])(\.|[eE][+-]?)\Z").match
+"""Matches at the end of a number the begin of a fraction or exponent, if the text ends there."""
 
 
 def read_tree(source: BinaryIO, name: str, at: str) -> Iterator[tuple[str, Encoded]]:
@@ -235,6 +237,8 @@ class _Reader:
             if len(self._text) - self._at > LONGEST:
                 self._fail(f"a value has more than {LONGEST} characters")
             self._read_on()
+        if self._ended and _number_goes_on(self._text, end):
+            self._fail(f"a number without an end begins here{_CUT_OFF}")
         self._at = end
         return found
 

@@ -70,7 +70,10 @@ def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, 
     assert not os.path.exists(new.removeprefix("sqlite:///"))
 
 
-WHOLE = '{"properties": {"a": "text", "b": [1, 2.5, true]}, "children": {"c": {"properties": {}}}}'
+WHOLE = (
+    '{"properties": {"a": "text", "b": [1, 2.5, true, 1.5e+20], "c": 12.5, "d": -1.5E-20}, '
+    '"children": {"e": {"properties": {}}}}'
+)
 
 
 @pytest.mark.parametrize("length", range(len(WHOLE)))
@@ -79,7 +82,16 @@ def test_a_file_that_ends_too_early_is_called_cut_off(new: str, length: int) -> 
         bring_in(new, io.BytesIO(WHOLE[:length].encode()), name="a file", batch=1)
 
 
-@pytest.mark.parametrize("text", [WHOLE + "}", WHOLE.replace("2.5", "x"), WHOLE.replace(":", "", 1)])
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHOLE + "}",
+        WHOLE.replace("2.5,", "x,"),
+        WHOLE.replace(":", "", 1),
+        WHOLE.replace("12.5", "12."),
+        WHOLE.replace("12.5", '"12".'),
+    ],
+)
 def test_a_file_with_an_error_in_the_middle_is_not_called_cut_off(new: str, text: str) -> None:
     with pytest.raises(InvalidValueError) as raised:
         bring_in(new, io.BytesIO(text.encode()), name="a file", batch=1)
