@@ -71,7 +71,8 @@ def _form_option(about: str) -> Callable[[Decorated], Decorated]:
     "--exclude",
     multiple=True,
     metavar="GLOB",
-    help="Leave out entries whose name or relative path matches; may be repeated (files).",
+    help="Leave out entries whose name or relative path matches, and remove nodes that an earlier import made of them; may be "
+    "repeated (files).",
 )
 @click.option(
     "--contents",

@@ -16,6 +16,7 @@ from tests.support.imports import (
     assert_imported,
     bring_in,
     deny_listing,
+    differences,
     in_tree,
     many_files,
     on_disk,
@@ -77,6 +78,17 @@ def test_properties_that_the_disk_does_not_have_are_removed(url: str, top: Path)
     bring_in(url, top)
 
     assert_imported(url, top)
+
+
+def test_nodes_of_entries_that_are_excluded_now_are_removed(url: str, top: Path) -> None:
+    bring_in(url, top)
+
+    result = bring_in(url, top, exclude=["b", "z/*.txt"])
+
+    removed = {"a/b", "a/b/two.txt", "a/b/c", "a/b/c/three.txt", "z/last.txt"}
+    assert (result.added, result.changed, result.removed) == (0, 0, len(removed))
+    assert set(in_tree(url, AT)) == set(on_disk(top)) - removed
+    assert differences(url, top, AT, exclude=["b", "z/*.txt"]) == []
 
 
 def test_a_missing_directory_leaves_the_earlier_import_unchanged(url: str, top: Path, tmp_path: Path) -> None:
