@@ -19,7 +19,7 @@ from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import check_message
 from hbasemk.format.plural import counted
-from hbasemk.transfer.files.entries import DEFAULT_LIMIT, LARGEST_LIMIT, Contents
+from hbasemk.transfer.files.entries import DEFAULT_LIMIT, FILE, KIND, LARGEST_LIMIT, LINK, Contents
 from hbasemk.transfer.summary import SHOWN, Sample
 
 if TYPE_CHECKING:
@@ -407,9 +407,9 @@ def export(
     contains all nodes of one revision with all their properties; `hbasemk import --format json` creates the same tree where
     there are no other nodes.
 
-    As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is a folder. The exit code
-    is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or time
-    that no file can have. Bits that need --special-modes do not change it.
+    As files, a node that is a file or link becomes the file TARGET, or an entry of TARGET if that is an existing folder. The exit
+    code is 1 if the command could not write an entry exactly: for example, a file whose content the import left out, or a mode or
+    time that no file can have. Bits that need --special-modes do not change it.
     """
     from hbasemk.cli.session import at
     from hbasemk.transfer import own_files
@@ -438,6 +438,10 @@ def export(
             write_json(snapshot, path, place)
             return 0
         assert place is not None
+        assert target is not None
+        if not place.is_dir() and snapshot[path].get(KIND) in (FILE, LINK):
+            # It becomes the file TARGET.
+            require_file_name(target)
         done = export_files(snapshot, path, place, special_modes=special_modes)
     for what, entries in (("skipped", done.skipped), ("incomplete", done.incomplete)):
         _print_sample(what, [f"{where}: {reason}" for where, reason in entries[:SHOWN]], len(entries))

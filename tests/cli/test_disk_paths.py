@@ -15,7 +15,7 @@ import pytest
 
 from hbasemk import connect
 from hbasemk.transfer.exporter import export_files, write_json
-from tests.support.commands import DONE, USAGE, Run
+from tests.support.commands import DONE, NO, USAGE, Run
 
 pytestmark = pytest.mark.usefixtures("tree")
 
@@ -126,6 +126,30 @@ def test_files_are_not_exported_over_a_link_of_the_system(url: str, tmp_path: Pa
 def test_json_is_not_written_over_a_folder(run: Run, tmp_path: Path) -> None:
     ran = run("export", "/a", str(tmp_path), "-f", "json")
     assert ran.err == f"hbasemk: {tmp_path}: expected a file, and this is a directory\n"
+
+
+@pytest.mark.parametrize("end", ["/", "/."])
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_a_file_is_not_exported_to_the_path_of_a_missing_folder(
+    run: Run, url: str, tmp_path: Path, kind: str, end: str
+) -> None:
+    with connect(url) as repository:
+        repository.run(lambda tx: tx.add("/one", {":kind": kind, ":content": "x", ":target": "x"}))
+    target = tmp_path / "new"
+
+    ran = run("export", "/one", f"{target}{end}")
+
+    assert ran.code == USAGE
+    assert f"expected a file, got '{target}{end}', which names a folder" in ran.err
+    assert not os.path.lexists(target)
+    target.mkdir()
+    assert run("export", "/one", f"{target}{end}").code == DONE
+    assert os.listdir(target) == ["one"]
+
+
+def test_a_directory_is_exported_to_a_path_that_ends_as_one_of_a_folder(run: Run, tmp_path: Path) -> None:
+    assert run("export", "/", f"{tmp_path}/new/").code == NO
+    assert (tmp_path / "new/a").is_dir()
 
 
 def test_a_target_is_overwritten_where_the_user_may_not_create_files(
