@@ -50,8 +50,8 @@ def blob_get(session: Session, blob_id: str, file: str | None) -> None:
     """Write the content of a blob to a file.
 
     Writes the blob with the given ID to FILE (default and -: standard output). After an error, an existing FILE is as before,
-    unless you may create no file beside it: then the command overwrites it in place. The command ignores --output: it always
-    writes the bytes of the blob.
+    unless you may create no file beside it: then the command overwrites it in place, as it does, at the end, with a file that is
+    mounted into a container. The command ignores --output: it always writes the bytes of the blob.
     """
     from hbasemk.transfer import own_files, target_file
 

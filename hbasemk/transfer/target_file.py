@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ def opened(target: Path) -> Iterator[BinaryIO]:
 
     After an error, the file is as before. A link stays, and the file that it leads to is replaced. The new file has the mode of
     the old one. A file in a folder where this user may create none is overwritten instead; an error then leaves it incomplete.
-    Raises OSError, with the name ``target``.
+    A mount point, such as a file that is mounted into a container, is overwritten when the new content is complete. Raises
+    OSError, with the name ``target``.
     """
     try:
         found = target.stat()
@@ -55,9 +57,9 @@ def opened(target: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _beside(name: bytes, mode: int) -> Iterator[BinaryIO]:
-    """Yield a new file with a mode, less what the umask takes; it replaces the file ``name`` at the end."""
+    """Yield a new file with a mode, less what the umask takes; it replaces the file ``name`` at the end, or overwrites it."""
     with (
-        replacing(name) as temporary,
+        replacing(name, overwrites=True) as temporary,
         open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file,
     ):
         yield file
@@ -65,11 +67,16 @@ def _beside(name: bytes, mode: int) -> Iterator[BinaryIO]:
 
 @contextmanager
 def replacing(
-    name: bytes, at: int | None = None, check: Callable[[os.stat_result], None] = lambda _: None
+    name: bytes,
+    at: int | None = None,
+    check: Callable[[os.stat_result], None] = lambda _: None,
+    *,
+    overwrites: bool = False,
 ) -> Iterator[bytes]:
     """Yield a temporary name that atomically replaces ``name`` at the end, or is removed after an error.
 
     ``at`` is the descriptor of their directory. ``check`` gets the status of an existing entry, and raises an error to keep it.
+    With ``overwrites`` and absolute names, a file that is a mount point gets the content instead, since nothing can replace it.
     """
     folder, last = os.path.split(name)
     temporary = os.path.join(folder, b".hbasemk-" + os.urandom(8).hex().encode())
@@ -78,11 +85,25 @@ def replacing(
         if last:
             with contextlib.suppress(FileNotFoundError):
                 check(os.stat(name, dir_fd=at, follow_symlinks=False))
-        os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+        try:
+            os.replace(temporary, name, src_dir_fd=at, dst_dir_fd=at)
+        except OSError as error:
+            if error.errno != errno.EBUSY or not overwrites:
+                raise
+            _overwrite(name, temporary)
+            os.unlink(temporary)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=at)
         raise
+
+
+def _overwrite(name: bytes, temporary: bytes) -> None:
+    """Copy the content of a temporary file over that of another file."""
+    # The mode may not let this user read it.
+    os.chmod(temporary, stat.S_IRUSR)
+    with open(temporary, "rb") as source, open(name, "wb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def is_special(mode: int) -> bool:

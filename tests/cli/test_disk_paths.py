@@ -173,6 +173,48 @@ def test_a_target_is_overwritten_where_the_user_may_not_create_files(
     assert not new.exists()
 
 
+def refuse_to_replace(monkeypatch: pytest.MonkeyPatch, target: Path) -> None:
+    """Let a file be as one that is mounted into a container, which no other file can replace."""
+    real = os.replace
+
+    def replace(source: bytes, name: bytes, **options: Any) -> None:
+        if name == os.fsencode(target):
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), source, None, name)
+        real(source, name, **options)
+
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_a_mounted_file_is_overwritten(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blob = run("blob", "put", __file__).out.strip()
+    target = tmp_path / "target"
+    target.write_text("old" * 100_000)
+    target.chmod(0o200)
+    before = os.stat(target)
+    refuse_to_replace(monkeypatch, target)
+
+    assert run("blob", "get", blob, str(target)) == (DONE, "", "")
+    assert target.read_bytes() == Path(__file__).read_bytes()
+    assert run("export", "/a", str(target), "-f", "json") == (DONE, "", "")
+    assert "properties" in json.loads(target.read_text())
+
+    after = os.stat(target)
+    assert (after.st_ino, stat.S_IMODE(after.st_mode)) == (before.st_ino, 0o200)
+    assert not list(tmp_path.glob(".hbasemk-*"))
+
+
+def test_a_mounted_file_stays_as_it_was_if_its_new_content_cannot_be_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "target"
+    target.write_text("old")
+    refuse_to_replace(monkeypatch, target)
+
+    assert run("blob", "get", "ab" * 32, str(target)).code == NO
+    assert target.read_text() == "old"
+    assert not list(tmp_path.glob(".hbasemk-*"))
+
+
 def test_a_target_need_not_be_readable(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blob = run("blob", "put", __file__).out.strip()
     target = tmp_path / "target"
