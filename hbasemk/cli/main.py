@@ -14,7 +14,7 @@ import click
 import hbasemk
 from hbasemk.cli import output
 from hbasemk.cli.session import DEBUG, Session, form_option, with_common_options
-from hbasemk.cli.signals import EndedBySignal
+from hbasemk.cli.signals import EndedBySignal, Interrupts
 from hbasemk.errors import (
     CommitUnknownError,
     ConflictError,
@@ -103,20 +103,21 @@ def main(arguments: Sequence[str] | None = None, command: click.Command = cli, p
     error.
     """
     session = Session()
-    try:
-        output.prepare_streams()
-        with output.logged_as_messages():
-            code = _run(session, arguments, command, program)
-        code = _finish(session, code)
-    except EndedBySignal as ended:
-        code = ended.code
-        _discard_blocked_output(session)
-    except (KeyboardInterrupt, RuntimeError) as error:
-        if not _is_interruption(error):
-            raise
-        code = INTERRUPTED
-        output.complain("interrupted")
-        _discard_blocked_output(session)
+    with Interrupts() as interrupts:
+        try:
+            output.prepare_streams()
+            with output.logged_as_messages():
+                code = _run(session, arguments, command, program)
+            code = _finish(session, code)
+        except EndedBySignal:
+            code = interrupts.code
+            _discard_blocked_output(session)
+        except (KeyboardInterrupt, RuntimeError) as error:
+            if not _is_interruption(error):
+                raise
+            code = interrupts.code
+            output.complain(interrupts.message)
+            _discard_blocked_output(session)
     sys.exit(code)
 
 

@@ -1,41 +1,61 @@
-"""Signals that are the normal end of a command, such as a watch."""
+"""Signals that end a command: SIGTERM interrupts it as Ctrl-C does, and the exit code says which of them came."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Final
+
+REPEATED: Final = 1.0
+"""The seconds for which a repeated SIGTERM is the same one: `timeout` sends it to a process, and then to the process's group."""
 
 
 class EndedBySignal(BaseException):
-    """End the command with the exit code ``code``, and without a message. click lets it pass, unlike a KeyboardInterrupt."""
+    """End the command after an interrupt without a further message. click lets it pass, unlike a KeyboardInterrupt."""
 
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
+
+class Interrupts:
+    """Let SIGTERM interrupt the block as Ctrl-C does: by a KeyboardInterrupt, which all code that an interrupt may end expects.
+
+    ``code`` is the exit code that shells show for the signal. SIGTERM keeps its effect if the parent process ignores it or a
+    handler is set.
+    """
+
+    def __init__(self) -> None:
+        self.code = 128 + signal.SIGINT
+        self.message = "interrupted"
+        self._replaces = False
+        self._ignored_until = float("-inf")
+
+    def __enter__(self) -> Interrupts:
+        self._replaces = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        if self._replaces:
+            signal.signal(signal.SIGTERM, self._interrupt)
+        return self
+
+    def _interrupt(self, number: int, _: FrameType | None) -> None:
+        now = time.monotonic()
+        if now < self._ignored_until:
+            return
+        self._ignored_until = now + REPEATED
+        self.code = 128 + number
+        self.message = "interrupted by SIGTERM"
+        raise KeyboardInterrupt
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._replaces:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM interrupt the block; then raise :exc:`EndedBySignal`, with the exit code that shells show.
-
-    SIGTERM keeps its effect if the parent process ignores it or a handler is set.
-    """
-    received: list[int] = [signal.SIGINT]
-
-    def interrupt(number: int, _: FrameType | None) -> None:
-        received[0] = number
-        # All code that an interrupt may end expects this error.
-        raise KeyboardInterrupt
-
-    replaces = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if replaces:
-        signal.signal(signal.SIGTERM, interrupt)
+    """Let an interrupt be the normal end of the block's command, without a message: raise :exc:`EndedBySignal`."""
     try:
         yield
     except KeyboardInterrupt:
-        raise EndedBySignal(128 + received[0]) from None
-    finally:
-        if replaces:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise EndedBySignal from None

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from hbasemk.cli import output
 from hbasemk.cli.files import STREAM, DiskPath, require_file_name, standard_input
 from hbasemk.cli.session import Decorated, Integer, Seconds, Session
+from hbasemk.cli.signals import EndedBySignal
 from hbasemk.cli.times import When
 from hbasemk.errors import HbasemkError
 from hbasemk.format.limits import check_message
@@ -291,7 +292,7 @@ def _import_files(
                 )
             if not is_interrupted:
                 raise
-            return 130
+            raise EndedBySignal from None
         progress.update(task, description="compare with the directory", completed=0, total=None)
         started = time.monotonic()
         verification = Verification()
@@ -320,7 +321,7 @@ def _import_files(
                 )
                 if not is_interrupted:
                     raise
-                return 130
+                raise EndedBySignal from None
         elapsed = time.monotonic() - started
 
     # List failures first, so that the sample includes them.

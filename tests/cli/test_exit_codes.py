@@ -452,10 +452,16 @@ def test_a_change_text_that_is_not_utf8_is_wrong_usage(place: Place) -> None:
     assert b"standard input is closed" in closed.stderr
 
 
-def test_an_interruption_while_the_output_pipe_is_full_is_one_line(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, INTERRUPTED, "interrupted"), (signal.SIGTERM, TERMINATED, "interrupted by SIGTERM")],
+)
+def test_an_interruption_while_the_output_pipe_is_full_is_one_line(
+    place: Place, number: int, code: int, message: str
+) -> None:
     with connect(place.url, poll_interval=0) as repository, repository.transaction() as tx:
-        for number in range(1000):
-            tx.add(f"/a/{number:0200}")
+        for child in range(1000):
+            tx.add(f"/a/{child:0200}")
     theirs, ours = os.pipe()
     with subprocess.Popen(
         [sys.executable, "-m", "hbasemk", "ls", "/a", "--url", place.url], stdout=ours, stderr=subprocess.PIPE
@@ -466,11 +472,11 @@ def test_an_interruption_while_the_output_pipe_is_full_is_one_line(place: Place)
             # Wait until the pipe is full and the process waits for a reader.
             assert running.poll() is None
             time.sleep(0.01)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         _, stderr = running.communicate()
     os.close(ours)
     os.close(theirs)
-    assert (running.returncode, stderr.strip()) == (INTERRUPTED, b"hbasemk: interrupted")
+    assert (running.returncode, stderr.strip()) == (code, f"hbasemk: {message}".encode())
 
 
 def test_blob_get_ignores_the_output_format_and_says_so(run: Run, place: Place) -> None:
