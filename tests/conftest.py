@@ -76,11 +76,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
-    """Remember how much of the proofs is left out, in the process that reports it."""
+    """Remember how many cases of the proofs ``-m`` leaves out, in the process that reports it."""
     config = items[0].config
+    marks = config.option.markexpr
     long = sum(one.get_closest_marker("long") is not None for one in items)
     proof = sum(one.get_closest_marker("proof") is not None for one in items) - long
-    left_out = {"scripts/proof": proof, "scripts/proof --all": long}
+    if marks == "not proof" and proof + long < len(items):
+        return  # -k removed these, before -m: this expression removes only cases of proofs
+    left_out = {
+        "scripts/proof": proof if "not proof" in marks else 0,
+        "scripts/proof --all": long if "not proof" in marks or "not long" in marks else 0,
+    }
     config.stash[_LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = left_out
