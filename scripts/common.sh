@@ -5,6 +5,11 @@ unset PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX="$root/.venv/pycache"
 say() { echo "$(basename "$0"): $*" >&2; }
 
+usage() {
+    echo "usage: $0 $*" >&2
+    exit 2
+}
+
 as_root_on_debian() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
 apt_install() {

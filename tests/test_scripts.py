@@ -36,7 +36,9 @@ class Copy:
         programs.mkdir(parents=True)
         for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell"):
             program = programs / name
-            program.write_text(PROGRAM.format(python=shlex.quote(sys.executable), record=shlex.quote(str(self._record))))
+            program.write_text(
+                PROGRAM.format(python=shlex.quote(sys.executable), record=shlex.quote(str(self._record)))
+            )
             program.chmod(0o755)
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +60,9 @@ def scripts(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
-@pytest.mark.parametrize("arguments", [[], ["tests/kernel", "-k", "lease"], ["--coverage", "tests/kernel"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [[], ["tests/kernel", "-k", "lease"], ["--coverage", "tests/kernel"]], ids=" ".join
+)
 def test_the_tests_leave_out_the_proofs_with_and_without_arguments(scripts: Copy, arguments: list[str]) -> None:
     assert scripts.run("test", *arguments).returncode == 0
     (call,) = scripts.calls("python", "-m", "pytest")
@@ -71,3 +75,27 @@ def test_a_mark_expression_of_the_user_comes_after_that_of_the_script(scripts: C
     assert scripts.run("test", "-m", "proof").returncode == 0
     (call,) = scripts.calls("python", "-m", "pytest")
     assert call == ["-m", "not proof", "-m", "proof"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [["abc"], ["8h"], ["1.5.2"], ["."], ["-1"], ["1", "x"], ["1", "-5"], ["1", "2", "3"]], ids=" ".join
+)
+def test_soak_refuses_what_is_no_number(scripts: Copy, arguments: list[str]) -> None:
+    done = scripts.run("soak", *arguments)
+    assert (done.returncode, scripts.calls("python")) == (2, [])
+    assert "usage" in done.stderr
+    assert "HOURS" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["0"], ["0.0"], ["0", "17"]], ids=" ".join)
+def test_soak_accepts_numbers(scripts: Copy, arguments: list[str]) -> None:
+    done = scripts.run("soak", *arguments)
+    assert done.returncode == 0
+    assert "0 rounds" in done.stderr
+
+
+@pytest.mark.parametrize(("script", "arguments"), [("lint", ["hbasemk"]), ("main-job", ["a", "b", "c"])])
+def test_a_script_refuses_arguments_that_it_does_not_use(scripts: Copy, script: str, arguments: list[str]) -> None:
+    done = scripts.run(script, *arguments)
+    assert (done.returncode, scripts.calls()) == (2, [])
+    assert f"usage: {scripts.root}/scripts/{script}" in done.stderr
