@@ -20,6 +20,7 @@ apt_install() {
 prepare_python() { # extras, such as [test]
     python=${PYTHON:-python3}
     if ! command -v "$python" >/dev/null; then
+        [ -z "${PYTHON:-}" ] || { say "PYTHON=$PYTHON is not a command; set it to Python 3.10 or newer, or unset it"; exit 1; }
         as_root_on_debian || { say "python3 (3.10 or newer) is missing; install it"; exit 1; }
         apt_install python3 python3-venv
     fi

@@ -34,7 +34,7 @@ class Copy:
         shutil.copytree(ROOT / "scripts", root / "scripts")
         programs = root / ".venv" / "bin"
         programs.mkdir(parents=True)
-        for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell"):
+        for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell", "apt-get"):
             program = programs / name
             program.write_text(
                 PROGRAM.format(python=shlex.quote(sys.executable), record=shlex.quote(str(self._record)))
@@ -99,3 +99,12 @@ def test_a_script_refuses_arguments_that_it_does_not_use(scripts: Copy, script: 
     done = scripts.run(script, *arguments)
     assert (done.returncode, scripts.calls()) == (2, [])
     assert f"usage: {scripts.root}/scripts/{script}" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["lint", "test", "main-job"])
+def test_a_python_that_is_no_command_is_an_error(scripts: Copy, script: str) -> None:
+    done = scripts.run(script, PYTHON="nosuchpython", PATH=f"{scripts.root}/.venv/bin:{os.environ['PATH']}")
+    assert (done.returncode, scripts.calls()) == (1, [])
+    assert (
+        done.stderr == f"{script}: PYTHON=nosuchpython is not a command; set it to Python 3.10 or newer, or unset it\n"
+    )
