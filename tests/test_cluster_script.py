@@ -8,6 +8,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
+
 DOCKER = Path(__file__).parents[1] / "docker"
 COMPOSE = (DOCKER / "compose.cluster.yaml").read_text()
 SERVERS = re.findall(r"^  (\w+):$", COMPOSE.partition("\nservices:\n")[2], re.MULTILINE)
@@ -15,22 +17,47 @@ SERVERS = re.findall(r"^  (\w+):$", COMPOSE.partition("\nservices:\n")[2], re.MU
 
 def cluster(*arguments: str, **environment: str) -> str:
     """Run the script; return its output."""
+    done = attempt(*arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def attempt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script, which may fail."""
     command = [DOCKER / "cluster", *arguments]
     variables = {name: value for name, value in os.environ.items() if not name.startswith("HBASEMK_")} | environment
-    return subprocess.run(command, env=variables, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def docker_calls(folder: Path, *arguments: str) -> list[list[str]]:
-    """Return the arguments of each call of docker, which a script replaces that finds every container missing."""
-    record = folder / "calls"
+def docker_path(folder: Path, refused: str = "nothing") -> str:
+    """Return a PATH with a script in place of docker, which finds every container missing and does not run ``refused``.
+
+    It writes the arguments of each call into the file `calls`.
+    """
     fake = folder / "docker"
-    fake.write_text(f'#!/bin/sh\nprintf "%s\\n" "$(printf "\'%s\' " "$@")" >>{record}\n[ "$2" != inspect ]\n')
+    fake.write_text(
+        f"""#!/bin/sh
+printf "%s\\n" "$(printf "'%s' " "$@")" >>{folder / "calls"}
+[ "$2" != inspect ] || exit 1
+case "$*" in "run "*"--hostname {refused} "*) exit 125 ;; esac
+"""
+    )
     fake.chmod(0o755)
     build = folder / "sh"
     build.write_text('#!/bin/sh\ncase $1 in *build.sh) echo image ;; *) exec /bin/sh "$@" ;; esac\n')
     build.chmod(0o755)
-    cluster(*arguments, PATH=f"{folder}:{os.environ['PATH']}")
-    return [shlex.split(line) for line in record.read_text().splitlines()]
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def docker_calls(folder: Path, *arguments: str) -> list[list[str]]:
+    """Run the script; return the arguments of each call of docker, where every container is missing."""
+    cluster(*arguments, PATH=docker_path(folder))
+    return recorded(folder)
+
+
+def recorded(folder: Path) -> list[list[str]]:
+    """Return the arguments of each recorded call of docker."""
+    return [shlex.split(line) for line in (folder / "calls").read_text().splitlines()]
 
 
 def test_the_compose_file_is_the_generated_one() -> None:
@@ -58,3 +85,38 @@ def test_down_removes_every_container_with_its_data(tmp_path: Path) -> None:
 def test_the_url_names_both_gateways() -> None:
     url = cluster("url", HBASEMK_GATEWAY1_PORT="1", HBASEMK_GATEWAY2_PORT="2").strip()
     assert url == "hbase://127.0.0.1:1,127.0.0.1:2/?prefix=try_"
+
+
+def test_up_removes_a_container_that_docker_could_not_start(tmp_path: Path) -> None:
+    # docker keeps it with its port: a later `up` would start it with the old one.
+    done = attempt("up", PATH=docker_path(tmp_path, refused="gateway2"), HBASEMK_GATEWAY2_PORT="7")
+    assert done.returncode == 1
+    assert recorded(tmp_path)[-1] == ["rm", "--force", "--volumes", "hbasemk-cluster-gateway2"]
+    assert "gateway2 did not start" in done.stderr
+    assert "HBASEMK_GATEWAY2_PORT" in done.stderr
+    assert "port 7" in done.stderr
+    assert "docker/cluster down" in done.stderr
+
+
+def test_no_port_is_to_blame_if_a_server_without_one_does_not_start(tmp_path: Path) -> None:
+    done = attempt("up", PATH=docker_path(tmp_path, refused="master1"))
+    assert done.returncode == 1
+    assert recorded(tmp_path)[-1] == ["rm", "--force", "--volumes", "hbasemk-cluster-master1"]
+    assert "master1 did not start" in done.stderr
+    assert "_PORT" not in done.stderr
+    assert "docker/cluster down" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["upp"], ["up", "9093"], ["url", "x"], ["logs", "a", "b"]], ids=" ".join)
+def test_other_arguments_are_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = attempt(*arguments, PATH=docker_path(tmp_path))
+    assert (done.returncode, done.stdout, (tmp_path / "calls").exists()) == (2, "", False)
+    assert done.stderr.startswith("usage: ")
+
+
+def test_the_page_that_the_compose_file_names_describes_the_cluster() -> None:
+    (page,) = re.findall(r"docs/\w+\.md", COMPOSE)
+    assert "docker/compose.cluster.yaml" in (DOCKER.parent / page).read_text(encoding="utf-8")
