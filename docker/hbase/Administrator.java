@@ -18,6 +18,7 @@ import org.apache.hadoop.hbase.util.Bytes;
 /**
  * Reads commands of an administrator, one a line, and answers each: lines of data
  * after "= ", then "ok" or "error" and the reason. Other lines are log messages.
+ * Exits with 1 at the end of the input if a command failed.
  */
 public final class Administrator {
     private final Connection connection;
@@ -105,6 +106,7 @@ public final class Administrator {
         var configuration = HBaseConfiguration.create();
         configuration.setInt("hbase.client.retries.number", 3);
         var input = new BufferedReader(new InputStreamReader(System.in));
+        boolean failed = false;
         try (Connection connection = ConnectionFactory.createConnection(configuration)) {
             var administrator = new Administrator(connection);
             for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -112,10 +114,14 @@ public final class Administrator {
                     administrator.run(line.trim().split(" ")).forEach(answer -> System.out.println("= " + answer));
                     System.out.println("ok");
                 } catch (Exception error) {
+                    failed = true;
                     System.out.println("error " + String.valueOf(error).replace('\n', ' '));
                 }
                 System.out.flush();
             }
+        }
+        if (failed) {
+            System.exit(1);
         }
     }
 }
