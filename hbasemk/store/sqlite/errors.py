@@ -18,8 +18,9 @@ from hbasemk.store.sqlite import files
 
 _BUSY: Final = ("database is locked", "database table is locked", "locking protocol", "database schema is locked")
 _FULL: Final = "database or disk is full"
+_NO_DATABASE: Final = "file is not a database"
 _DAMAGED: Final = (
-    "file is not a database",
+    _NO_DATABASE,
     "malformed",
     "could not decode to utf-8",
     "no such column",
@@ -183,9 +184,11 @@ def translate(error: sqlite3.Error, path: str, *, committing: bool) -> StoreErro
             "written. Remove some files."
         )
     if _says(error, *_DAMAGED):
+        # The URL may name a file that must not be moved.
+        end = "Check the URL; if it names the right file, end" if _says(error, _NO_DATABASE) else "End"
         return FormatError(
-            f"{path} is not a SQLite database or is damaged ({text}). End all processes that use it, move it and its -wal and "
-            "-shm away, and then restore it from a copy: beside the log of another file, the copy is damaged too"
+            f"{path} is not a SQLite database or is damaged ({text}). {end} all processes that use it, move it and its -wal "
+            "and -shm away, and then restore it from a copy: beside the log of another file, the copy is damaged too"
         )
     if is_not_opened(error) and not committing and _are_too_many_open():
         return _too_many_files(path)

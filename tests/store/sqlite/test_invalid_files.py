@@ -194,6 +194,13 @@ class TestFiles:
             with pytest.raises(FormatError, match=r"content\.db .*damaged"):
                 call()
 
+    def test_the_error_for_a_file_of_another_kind_first_says_to_check_the_url(self, path: Path) -> None:
+        path.write_text("root:x:0:0:root:/root:/bin/sh\n" * 100)
+        for call in every_first_call(path):
+            advice = r"\(file is not a database\)\. Check the URL; if it names the right file, end all processes that use it, "
+            with pytest.raises(FormatError, match=rf"content\.db is not a SQLite database or is damaged {advice}"):
+                call()
+
     @pytest.mark.parametrize("versions", [(1, 2), (3, 2), (0, 2), (130, 2)])
     def test_damaged_versions_of_the_format_in_the_header_are_reported_at_once(
         self, store: SqliteStore, path: Path, versions: tuple[int, int]
