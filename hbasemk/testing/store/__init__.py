@@ -12,12 +12,17 @@ The suite needs the ``testing`` extra. It tests the whole contract in ``hbasemk.
 contract leaves open.
 """
 
-import pytest
+import pkgutil
 
-pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ["base", "bounds", "cells", "changes", "compare", "concurrency"]),
-    *(f"{__name__}.{part}" for part in ["machine", "scans", "schema", "transactions", "wide"]),
-)
+try:
+    import hypothesis  # noqa: F401
+    import pytest
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"hbasemk.testing.store needs {error.name}; install it with: pip install 'hbasemk[testing]'", name=error.name
+    ) from error
+
+pytest.register_assert_rewrite(*(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)))
 
 from hbasemk.testing.store.base import OpenStore, Tables  # noqa: E402
 from hbasemk.testing.store.suite import StoreConformance  # noqa: E402
