@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from hbasemk.format import journal_row, paths, revisions, schema
@@ -24,15 +25,17 @@ FIRST_BATCH: Final = 20
 """The first rows of a log. Most callers read few entries; each later batch is twice as large, up to ``BATCH`` rows."""
 HEAD_START: Final = 4
 """The number of calls for the rows of a subtree before the log begins to read the journal, too."""
+_PATH: Final = attrgetter("path")
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
     """One committed revision: its id and base as text, time in ms since 1970, message and changes.
 
-    ``changes`` has an entry for each node that the revision changed, also outside the path of a log or a watch. ``base`` names
-    the snapshot on which the revision was built, as its writer saw it; None for the first revision. On HBase, ``repo.at(base)``
-    may lack a part of that snapshot in another process, so do not take the old values from there: see "Reading" in the guide.
+    ``changes`` has an entry for each node that the revision changed, also outside the path of a log or a watch, sorted by path.
+    ``base`` names the snapshot on which the revision was built, as its writer saw it; None for the first revision. On HBase,
+    ``repo.at(base)`` may lack a part of that snapshot in another process, so do not take the old values from there: see
+    "Reading" in the guide.
     """
 
     revision: str
@@ -69,7 +72,7 @@ def entry_of(row: JournalRow, epoch_ms: int) -> LogEntry:
         None if base is None else revisions.to_text(base),
         revisions.ms_of(row.revision) + epoch_ms,
         row.message,
-        row.changes,
+        sorted(row.changes, key=_PATH),  # the order in the row depends on the store
     )
 
 

@@ -246,3 +246,14 @@ def test_the_log_of_a_long_branch_reads_few_rows_at_once(opened: Instances) -> N
     assert next(repository.log("/", branch.revision)).revision == branch.revision
     assert store.traffic().rows_read < 300
     assert len(list(repository.log("/", branch.revision))) == 301
+
+
+def test_changes_are_in_the_order_of_their_paths_on_each_store(opened: Instances) -> None:
+    repo, reader = opened(), opened(poll_interval=0)
+    before = reader.head
+    repo.run(lambda tx: (tx.add("/b"), tx.add("/a"), tx.add("/a/x"), tx.set("/", "n", 1), tx.add("/a-b")))
+    expected = ["/", "/a", "/a-b", "/a/x", "/b"]
+    (entry,) = islice(repo.log(), 1)
+    assert [change.path for change in entry.changes] == expected
+    (entry,) = reader.watch(timeout=0, since=before)
+    assert [change.path for change in entry.changes] == expected
