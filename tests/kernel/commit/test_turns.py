@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from ctypes import c_int
-from multiprocessing.sharedctypes import SynchronizedArray
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -20,7 +16,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.contention import EVICT_FROM, EXPIRES_MS, Contention, _Machine
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore
-from tests.support.repositories import problems
+from tests.support import taking_turns
 from tests.support.runtime import World, open_instance
 
 OWN = 7
@@ -178,38 +174,6 @@ def test_a_conflicting_commit_in_one_store_transaction_writes_no_cells() -> None
     assert Call("write_if", schema.NODES, 1) in counted.calls
 
 
-PROCESSES = 6
-EACH = 10
-MOST = 60 * EACH
-"""A limit far above the imbalance of turns on a machine that stalls, and far below that of a monopoly."""
-
-
-def count(url: str, number: int, counts: SynchronizedArray[c_int], begin: Barrier) -> None:
-    """Increment the same property until every process has enough increments."""
-    with hbasemk.connect(url) as repo:
-        # On a busy machine, the first process could reach the limit before the last one has started.
-        begin.wait(120)
-        while min(counts) < EACH and max(counts) <= MOST:
-            repo.run(lambda tx: tx.increment("/a", "n", 1))
-            counts[number] += 1
-
-
 @pytest.mark.timeout(240)
 def test_every_process_gets_its_share_of_one_property(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/content.db"
-    with hbasemk.connect(url, poll_interval=0) as repo:
-        repo.run(lambda tx: tx.add("/a", {"n": 0}))
-        context = multiprocessing.get_context("spawn")
-        counts = context.Array(c_int, PROCESSES)
-        begin = context.Barrier(PROCESSES)
-        started = [context.Process(target=count, args=(url, number, counts, begin)) for number in range(PROCESSES)]
-        for process in started:
-            process.start()
-        for process in started:
-            process.join()
-        # No process ended with a ConflictError.
-        assert [process.exitcode for process in started] == [0] * PROCESSES
-        assert min(counts) >= EACH
-        assert max(counts) <= MOST + 1
-        assert repo.refresh()["/a"]["n"] == sum(counts)
-        assert problems(repo) == []
+    taking_turns.run(f"sqlite:///{tmp_path}/content.db")
