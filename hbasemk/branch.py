@@ -75,9 +75,9 @@ class Branch:
 
         ``change`` runs once. A commit succeeds only on :attr:`revision`, so the commits of a branch form one line: they are
         serializable with both kinds of ``isolation``, and a conflict with another writer is a BranchError. A merge depends on
-        the changes of the branch, not on its reads. Raises BranchError when another writer has committed to the branch since,
-        or the branch has ended; also the errors of ``change`` and the store's errors. :meth:`Repository.resume_branch`
-        continues from another writer's revision.
+        the changes of the branch, not on its reads. Raises LimitError for a message that is too long, and BranchError when
+        another writer has committed to the branch since, or the branch has ended; also the errors of ``change`` and the store's
+        errors. :meth:`Repository.resume_branch` continues from another writer's revision.
         """
         check_run(change, message, isolation, retry_timeout)
         at = self._at
@@ -92,7 +92,7 @@ class Branch:
         open, also after a ``with`` block, until :meth:`abandon` ends it; the result is then the revision of the head.
 
         Raises ConflictError and changes nothing if trunk and the branch changed the same property or child; :meth:`rebase`
-        shows where.
+        shows where. Raises LimitError for a message that is too long.
         """
         return self._merge(message, abandons=False)
 

@@ -178,7 +178,7 @@ class Repository:
     ) -> Transaction:
         """Begin a transaction on the head, or on ``base``; the end of the ``with`` block commits it.
 
-        ``message`` describes the commit in the log, in at most 64 KiB.
+        ``message`` describes the commit in the log, in at most 64 KiB; a longer one raises LimitError.
         The commit raises ConflictError if a later revision touches the same columns; :meth:`run` retries instead. With
         ``isolation="serializable"`` it also conflicts with changes of data that the transaction read, see :class:`Transaction`.
         ``base`` must be a trunk snapshot of this Repository object: the snapshot of another object raises InvalidValueError,
@@ -206,9 +206,10 @@ class Repository:
         ``message`` and ``isolation`` are those of :meth:`transaction`.
         ``change`` may run many times, so it should have no effects but those on the transaction. Returns the result of its
         last call; the transaction of that call then has the ``revision``.
-        Raises ConflictError after ``retry_timeout`` seconds, and the errors of ``change`` and of the commit. An async or
-        generator function raises TypeError, because its changes would come after the commit. So does a function that returns
-        a coroutine or a generator. If ``change`` forks, the call commits in the parent, and raises ClosedError in the child.
+        Raises LimitError for a message that is too long, ConflictError after ``retry_timeout`` seconds, and the errors of
+        ``change`` and of the commit. An async or generator function raises TypeError, because its changes would come after
+        the commit. So does a function that returns a coroutine or a generator. If ``change`` forks, the call commits in the
+        parent, and raises ClosedError in the child.
         """
         check_run(change, message, isolation, retry_timeout)
         return run_on_head(self._instance(), change, message, isolation, retry_timeout)

@@ -78,6 +78,7 @@ class Node(Mapping[str, Value]):
         return self._snapshot[paths.join(self._state.path, arguments.node_name(name))]
 
     def __getitem__(self, name: str) -> Value:
+        """Return the value of the property ``name``. Raises PropertyNotFoundError."""
         state = self._state
         try:
             value = (state.shareable or state.properties)[name]
@@ -168,6 +169,7 @@ class Snapshot(Mapping[str, Node]):
         return time_travel.id_time(self._instance, self._view.revision)
 
     def __getitem__(self, path: str) -> Node:
+        """Return the node at ``path``. Raises NodeNotFoundError, and InvalidPathError for an invalid path."""
         return Node(self, self._instance.require(self._view, arguments.path(path)))
 
     def __contains__(self, path: object) -> bool:

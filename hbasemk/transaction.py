@@ -95,7 +95,7 @@ class Transaction:
 
         Its parent must exist or be added before; the node itself must not exist. Raises InvalidPathError for an invalid
         path or name, InvalidValueError or LimitError for an invalid value. The errors of the change come with the next read or
-        the commit: NodeNotFoundError, NodeExistsError.
+        the commit: NodeNotFoundError, NodeExistsError, and InvalidChangeError if a property of the parent has the node's name.
         """
         path = arguments.new_path(path)
         given = {} if properties is None else arguments.properties(properties, path)
@@ -128,7 +128,9 @@ class Transaction:
         """Set the property ``name`` of the existing node at ``path`` to ``value``; the value None removes it.
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
-        Raises InvalidPathError for an invalid path or name.
+        Raises InvalidPathError for an invalid path or name, and InvalidValueError for a text that is no version. The errors of
+        the change come with the next read or the commit: NodeNotFoundError, InvalidChangeError if a child has this name,
+        InvalidValueError or LimitError for the value, VersionMismatchError.
         """
         operation = SetProperty(arguments.path(path), arguments.property_name(name, path), _as_it_is(value))
         if if_version is not ...:
@@ -139,6 +141,8 @@ class Transaction:
         """Remove the property ``name`` of the node at ``path``; an absent property is not an error.
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        Raises InvalidPathError for an invalid path or name, and InvalidValueError for a text that is no version. With the next
+        read or the commit come NodeNotFoundError and VersionMismatchError.
         """
         self.set(path, name, None, if_version=if_version)
 
@@ -152,6 +156,7 @@ class Transaction:
         """Set ``properties``, values by name, of the existing node at ``path``; a value of None removes a property.
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        The errors are those of :meth:`set`.
         """
         path = arguments.path(path)
         given = arguments.properties(properties, path)
@@ -164,7 +169,12 @@ class Transaction:
             self._take(operation)
 
     def increment(self, path: str, name: str, amount: int | float = 1) -> None:
-        """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0."""
+        """Add ``amount``, an int or a float, to the property ``name`` of the node at ``path``; an absent one counts as 0.
+
+        Raises InvalidPathError for an invalid path or name. The errors of the change come with the next read or the commit:
+        NodeNotFoundError, InvalidChangeError if the property is not a number, an int is too large to be added to a float, or a
+        child has this name, and LimitError for an int of too many digits.
+        """
         checked = arguments.property_name(name, arguments.path(path))
         self._take(Increment(path, checked, arguments.number(amount, "amount")))
 
@@ -187,6 +197,8 @@ class Transaction:
         """Remove the node at ``path`` with its subtree.
 
         ``if_version`` is the expected version of the node (``...``: any), as for :meth:`expect`.
+        Raises InvalidPathError for an invalid path, and InvalidValueError for a text that is no version. With the next read or
+        the commit come NodeNotFoundError, InvalidChangeError for the root, and VersionMismatchError.
         """
         self._expect(path, if_version)
         self._take(RemoveNode(arguments.path(path)))
@@ -195,13 +207,22 @@ class Transaction:
         """Move the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must.
 
         ``if_version`` is the expected version of the node at ``source`` (``...``: any), as for :meth:`expect`.
+        Raises InvalidPathError for an invalid path, and InvalidValueError for a text that is no version. The errors of the
+        change come with the next read or the commit: NodeNotFoundError for ``source`` or the parent of ``target``,
+        NodeExistsError, VersionMismatchError, InvalidPathError if a node would have too many levels, and InvalidChangeError if
+        ``source`` is the root, ``target`` is at or below it, or a property of the parent has the name of ``target``.
         """
         operation = MoveNode(arguments.path(source, "source"), arguments.new_path(target, "target"))
         self._expect(source, if_version)
         self._take(operation)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must."""
+        """Copy the node at the path ``source`` with its subtree to ``target``, which must not exist; its parent must.
+
+        Raises InvalidPathError for an invalid path. The errors of the change come with the next read or the commit:
+        NodeNotFoundError for ``source`` or the parent of ``target``, NodeExistsError, InvalidPathError if a node would have too
+        many levels, and InvalidChangeError if a property of the parent has the name of ``target``.
+        """
         self._take(CopyNode(arguments.path(source, "source"), arguments.new_path(target, "target")))
 
     def _take(self, operation: Operation) -> None:
@@ -274,6 +295,10 @@ class Transaction:
         return names
 
     def __getitem__(self, key: tuple[str, str]) -> Value:
+        """Return a property, ``tx[path, name]``, with the changes so far; ``key`` consists of the node's path and the name.
+
+        Raises NodeNotFoundError, PropertyNotFoundError, and InvalidPathError for an invalid path.
+        """
         if not isinstance(key, tuple) or len(key) != 2:
             raise TypeError(
                 f"a transaction expects [path, name], got [{limits.shown(key)}]; properties(path) returns all of a node"
@@ -315,7 +340,8 @@ class Transaction:
     def commit(self) -> str:
         """Commit now, as the end of the ``with`` block does; return the revision in text form.
 
-        Raises ConflictError, CommitUnknownError, the errors of the changes, and the store's errors.
+        Raises ConflictError, CommitUnknownError, LimitError if the commit is too large, ClosedError if the transaction has
+        ended or belongs to a call of ``run``, the errors of the changes, and the store's errors.
         """
         if self._done:
             raise ClosedError("this transaction has ended; begin another one")

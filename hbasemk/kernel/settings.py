@@ -56,7 +56,8 @@ class Settings:
 
     ``epoch_ms``: the time, since 1970, at which revision ids begin. ``lease_ms``: how long a writer keeps its machine id
     without a renewal. ``max_clock_skew_ms``: how far clocks may differ. ``root_revision``, the first revision, and
-    ``format``, the version of the tables, are set at the creation.
+    ``format``, the version of the tables, are set at the creation. Unlike other revision ids of the API, ``root_revision`` is an
+    int; ``f"{root_revision:016x}"`` is its text form.
     """
 
     epoch_ms: int = revisions.DEFAULT_EPOCH_MS

@@ -252,7 +252,7 @@ class MicroKernel:
         they conflict. The text may remove a node or property that trunk has removed since, unless another operation of the
         text depends on it. With a branch revision, the commit goes to that branch. A text without effect returns the
         unchanged head. If another commit has changed data that it read, it is applied again or conflicts. A branch does not
-        record a text without effect, so the merge does not check it.
+        record a text without effect, so the merge does not check it. Raises LimitError for a message that is too long.
         """
         operations = jsop.parse(text(jsop_diff, "jsop_diff"), text_or_none(path, "path") or "")
         note = note_of(message)
