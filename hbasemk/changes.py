@@ -21,6 +21,7 @@ class Change:
     path: str
     before: dict[str, Value] | None
     after: dict[str, Value] | None
+    __hash__ = None  # type: ignore[assignment]  # a frozen dataclass has one, but the dicts have none
 
     @property
     def kind(self) -> str:

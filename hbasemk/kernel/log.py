@@ -43,6 +43,7 @@ class LogEntry:
     time_ms: int
     message: str
     changes: Sequence[RowChange]
+    __hash__ = None  # type: ignore[assignment]  # a frozen dataclass has one, but the list has none
 
     @property
     def time(self) -> datetime.datetime:
