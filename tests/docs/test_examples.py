@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 WITH_EXAMPLES = {"README.md", "guide.md", "index.md", "microkernel.md", "table-format.md", "tutorial.md"}
 """Pages that must have examples, so that a page whose examples no longer run is found."""
-SQLITE_URL = "sqlite:///content.db"
+SQLITE_URL = "sqlite:///tutorial.db"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
@@ -26,6 +26,21 @@ def test_examples_work_on_sqlite(page: Path, tmp_path: Path, checked: Checked) -
     assert (runner.count > 0) == (page.name in WITH_EXAMPLES)
     for file in tmp_path.glob("*.db"):
         checked(f"sqlite:///{file}")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_example_of_a_first_page_may_run_again(page: str, tmp_path: Path) -> None:
+    with in_directory(tmp_path):
+        for _ in range(2):
+            Runner().run(ROOT / page)
+
+
+def test_no_two_pages_use_the_same_file() -> None:
+    used: dict[str, str] = {}
+    for page in PAGES:
+        if page.name in WITH_EXAMPLES:
+            for file in set(re.findall(r'"sqlite:///(.*?)"', page.read_text(encoding="utf-8"))):
+                assert used.setdefault(file, page.name) == page.name
 
 
 def test_no_page_installs_hbasemk_from_an_index_before_its_first_release() -> None:
