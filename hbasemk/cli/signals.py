@@ -31,9 +31,11 @@ class Interrupts:
         self._ignored_until = float("-inf")
 
     def __enter__(self) -> Interrupts:
-        self._replaces = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        if self._replaces:
-            signal.signal(signal.SIGTERM, self._interrupt)
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            # Outside of the main thread, Python sets no handlers.
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGTERM, self._interrupt)
+                self._replaces = True
         return self
 
     def _interrupt(self, number: int, _: FrameType | None) -> None:

@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,19 @@ def test_the_signal_keeps_the_effect_that_another_program_has_given_it(before: s
         assert signal.getsignal(signal.SIGTERM) is before
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def test_a_command_in_another_thread_leaves_the_signal_as_it_is() -> None:
+    seen: list[object] = []
+
+    def work() -> None:
+        with Interrupts():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.SIG_DFL]
 
 
 def test_a_later_signal_interrupts_again(monkeypatch: pytest.MonkeyPatch) -> None:
