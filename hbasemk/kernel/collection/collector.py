@@ -98,12 +98,15 @@ class Collector:
         return report
 
     def _wait_for_readers(self) -> int:
-        """Wait until all readers know the present horizon; return it."""
+        """Wait until all readers know the present horizon and trim level; return the highest horizon that they know.
+
+        That is not the newest one if others have published one meanwhile.
+        """
         runtime, fence = self._instance.runtime, self._instance.journal.fence
-        fence.refresh()
-        while fence.known_horizon < fence.horizon or fence.known_trim_level < fence.trimmed:
+        horizon, trimmed = fence.refresh(), fence.trimmed
+        while fence.known_horizon < horizon or fence.known_trim_level < trimmed:
             runtime.sleep(fence.grace / 4)
-        return fence.horizon
+        return fence.known_horizon
 
     @property
     def grace(self) -> float:

@@ -46,8 +46,9 @@ def collect(run: Run, retention_ms: int, wait_for_readers: Callable[[], int]) ->
 
     Then other processes have raised the horizon, or swept branches, during each of :data:`ATTEMPTS` reads of the references.
 
-    ``wait_for_readers`` waits until all readers know the present horizon, and returns it. Nothing happens before old revisions
-    are collected. Raises FormatError if a reference cannot be decoded.
+    ``wait_for_readers`` waits until all readers know the present horizon, and returns the highest that they know. If others have
+    published another one meanwhile, the attempt fails. Nothing happens before old revisions are collected. Raises FormatError if
+    a reference cannot be decoded.
     """
     for _ in range(ATTEMPTS):
         horizon = wait_for_readers()

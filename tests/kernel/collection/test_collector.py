@@ -95,6 +95,32 @@ def test_nothing_is_deleted_before_all_readers_know(store: MemoryStore, world: W
     assert run(RETENTION_MS, wait=False).cells
 
 
+def test_a_run_does_not_wait_for_horizons_that_others_publish_meanwhile(
+    store: MemoryStore, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    commit(one, AddNode("/a", {"p": 0}))
+    for number in range(100):
+        world.advance(2)
+        commit(one, SetProperty("/a", "p", number))
+    one.recovery.advance()
+    sleep = one.runtime.sleep
+    published: list[int] = []
+
+    def publish(seconds: float) -> None:
+        sleep(seconds)
+        if len(published) < 20:
+            Collector(other).publish(retention.SHORTEST_MS)
+            published.append(other.journal.fence.horizon)
+            one.poll()
+
+    monkeypatch.setattr(one.runtime, "sleep", publish)
+    report = Collector(one).run(retention.SHORTEST_MS)
+    assert len(published) == 4
+    assert report.cells["superseded versions"]
+    assert report.horizon < published[0] < published[-1]
+
+
 def test_the_background_collects_in_small_steps(store: MemoryStore, world: World) -> None:
     one = open_instance(store, world)
     commit(one, AddNode("/a", {"p": 0}))
