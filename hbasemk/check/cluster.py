@@ -21,7 +21,7 @@ from hbasemk.kernel import schema_version
 from hbasemk.kernel.collection import retention
 from hbasemk.kernel.collection.progress import Progress, decode_rows_progress
 from hbasemk.kernel.journal.checkpoint_cells import Stored
-from hbasemk.kernel.settings import Settings
+from hbasemk.kernel.settings import Settings, watermark_of
 from hbasemk.store.abc import Cell, Get, Row, Scan
 
 ROWS: Final = 1000
@@ -85,7 +85,8 @@ class ClusterCheck:
 
     def _check_settings(self, row: Row) -> Iterator[Problem]:
         where = schema.SETTINGS_ROW.decode()
-        found = {(cell.family, cell.qualifier): cell.value for cell in row.cells}
+        cells = {cell[:2]: cell for cell in row.cells}
+        found = {column: cell.value for column, cell in cells.items()}
         try:
             current = Settings.decode(found.get(schema.SETTINGS, b""), self._context.store)
             if current != self._context.settings:
@@ -94,8 +95,11 @@ class ClusterCheck:
             yield Problem(kinds.SETTINGS, where, "", str(error))
         try:
             Watermark.decode(found.get(schema.WATERMARK, b""))
+            watermark_of(cells, self._context.store)
         except FormatError as error:
-            yield Problem(kinds.WATERMARK, where, "", str(error))
+            # The cells beside it are checked below.
+            if getattr(error, "column", None) == schema.WATERMARK:
+                yield Problem(kinds.WATERMARK, where, "", str(error))
         for kind, decode in (
             (schema.HORIZON, Horizon.decode),
             (schema.COLLECTED, Progress.decode),

@@ -31,10 +31,15 @@ RETRY_TIMEOUT: Final = 30.0
 
 
 class Repair:
-    """The repair of problems that a check of the same instance found."""
+    """The repair of problems that a check of the same instance found.
+
+    Make it before the check. It then reads the watermark and its journal row, in two round trips. If the watermark is wrong, the
+    instance may lack revisions, and the tree is left as it is.
+    """
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
+        self._lacks_revisions = rollback.may_lack_revisions(instance)
         self._watermark_stays = False
         """Whether the watermark has stopped at other damage, or at a live writer: it would stop there again."""
         self._actions: dict[str, Callable[[Problem], str | None]] = {
@@ -159,6 +164,8 @@ class Repair:
             node.write_child(name, is_present=False)
             return ReadyChangeSet(change_set.of_nodes([node]))
 
+        if self._lacks_revisions:
+            return None
         revision = self._commit(make)
         return f"{done} (revision {revisions.to_text(revision)})" if done else RIGHT
 
@@ -183,6 +190,8 @@ class Repair:
                 done = f"restored {', '.join(sorted(back))} without properties" if back else "its parent lists it"
             return ReadyChangeSet(change_set.of_nodes(nodes))
 
+        if self._lacks_revisions:
+            return None
         revision = self._commit(make)
         if refused:
             return None

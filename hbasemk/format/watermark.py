@@ -42,6 +42,18 @@ class Watermark:
         # The writes up to the trim level are of rows up to the watermark, which was read with it.
         return max(self.arrival, self.trimmed.arrival)
 
+    def check_order(self) -> None:
+        """Raise FormatError if it is below the horizon or the trim level: an instance would start without deleted revisions."""
+        above, name = max((self.trimmed.revision, "trim level"), (self.horizon, "horizon"))
+        if self.revision < above:
+            raise schema.damaged(
+                f"the watermark is {revisions.to_text(self.revision)}, and the {name} is {revisions.to_text(above)}, which is "
+                "never above it: one of the two is wrong",
+                schema.CLUSTER,
+                schema.SETTINGS_ROW,
+                schema.WATERMARK,
+            )
+
     def cells(self, timestamp: int | None = None) -> list[NewCell]:
         """Return the cells that move the watermark, or change what it hides; None: with the server's time."""
         cells = [NewCell(*schema.WATERMARK, self.encode(), timestamp)]

@@ -176,6 +176,15 @@ def hide_aborted(instance: Instance, revision: int) -> bool | None:
     return newly_hidden
 
 
+def may_lack_revisions(instance: Instance) -> bool:
+    """Return whether the watermark is wrong now, so that an instance which starts there may not see all revisions."""
+    try:
+        revision = settings.read_watermark(instance.store).revision
+    except FormatError:
+        return True
+    return instance.outcomes.of(revision) is Outcome.ABSENT
+
+
 def show_committed(instance: Instance, revision: int) -> bool:
     """Show a committed revision that the watermark hides; return whether it was one.
 

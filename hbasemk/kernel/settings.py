@@ -166,12 +166,12 @@ def read(store: Store, *, any_format: bool = False) -> tuple[Settings | None, Wa
         settings = Settings.decode(found[schema.SETTINGS].value, store)
         if settings.format < format_of(store) and not any_format:
             raise _other_format(settings.format, store)
-    return settings, _watermark_of(found, store)
+    return settings, watermark_of(found, store)
 
 
 def read_watermark(store: Store) -> Watermark:
     """Return the watermark, which every open repository has. One round trip."""
-    watermark = _watermark_of(_read_row(store), store)
+    watermark = watermark_of(_read_row(store), store)
     if watermark is None:
         raise schema.damaged("there is no watermark", schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK)
     return watermark
@@ -191,13 +191,14 @@ def _read_row(store: Store) -> Mapping[Column, Cell]:
     return {cell[:2]: cell for cell in row.cells}
 
 
-def _watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | None:
+def watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | None:
+    """Return the watermark in cells of the settings row that were read at one moment; None if there is none."""
     if schema.WATERMARK not in found:
         return None
     values = {column: cell.value for column, cell in found.items()}
     # In other stores than those that order all writes, the horizon is a copy for claims, which may be higher.
     horizon = Horizon.decode(values.get(schema.HORIZON)).revision if store.supports_transactions else 0
-    return replace(
+    watermark = replace(
         Watermark.decode(values[schema.WATERMARK]),
         arrival=Watermark.arrival_of(values.get(schema.ARRIVAL)),
         has_checkpoints=schema.CHECKPOINTS in values,
@@ -206,6 +207,8 @@ def _watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | Non
         claims=Claims.decode(values.get(schema.CLAIMS)),
         stamp=found[schema.WATERMARK].timestamp,
     )
+    watermark.check_order()
+    return watermark
 
 
 def require(store: Store) -> tuple[Settings, Watermark]:
