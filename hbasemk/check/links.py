@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.check import problem as kinds
@@ -13,8 +13,9 @@ from hbasemk.check.problem import Problem
 from hbasemk.errors import InvalidPathError
 from hbasemk.format import paths, schema, values
 from hbasemk.kernel.blobs import HEAD, Head
-from hbasemk.store.abc import Cell, Get
+from hbasemk.store.abc import Cell, Column, Get
 
+OWN: Final = (schema.DELETED, schema.LAST_REVISION)
 REMEMBERED: Final = 10_000
 """The number of existing blobs to remember."""
 
@@ -42,14 +43,16 @@ class Links:
         gets: list[Get] = []
         for one in listed:
             try:
-                gets.append(Get(paths.key(one.path), columns=(schema.DELETED,)))
+                gets.append(Get(paths.key(one.path), columns=OWN))
                 possible.append(one)
             except InvalidPathError as error:
                 yield Problem(kinds.DANGLING, one.path[:200], text(one.revision), str(error))
         for one, cells in zip(possible, self._cells(gets), strict=True):
-            if not cells or cells[0].value != schema.ALIVE:
+            found = {cell[:2]: cell for cell in cells}
+            deleted = found.get(schema.DELETED)
+            if deleted is None or deleted.value != schema.ALIVE:
                 detail = "its parent lists it, but there is no such node"
-                yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=True)
+                yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=not _is_lifeless(found))
 
     def check_parents(self, nodes: Sequence[tuple[str, int]]) -> Iterator[Problem]:
         """Yield orphaned and unlisted nodes (given with the revisions that added them), and dangling blob references."""
@@ -60,17 +63,18 @@ class Links:
         gets = [
             Get(
                 paths.key(above),
-                columns=[schema.DELETED, *(schema.child_column(paths.name(path)) for path, _ in children)],
+                columns=[*OWN, *(schema.child_column(paths.name(path)) for path, _ in children)],
             )
             for above, children in below.items()
         ]
         for children, cells in zip(below.values(), self._cells(gets), strict=True):
-            found = {(cell.family, cell.qualifier): cell for cell in cells}
+            found = {cell[:2]: cell for cell in cells}
             parent = found.get(schema.DELETED)
             for path, life in children:
                 listed = found.get(schema.child_column(paths.name(path)))
                 if parent is None or parent.value != schema.ALIVE:
-                    yield Problem(kinds.ORPHAN, path, text(life), "it exists, but its parent does not", repairable=True)
+                    detail = "it exists, but its parent does not"
+                    yield Problem(kinds.ORPHAN, path, text(life), detail, repairable=not _is_lifeless(found))
                 elif listed is None or listed.value != schema.PRESENT or listed.timestamp < parent.timestamp:
                     yield self._unlisted(path, life, parent.timestamp)
         yield from self._check_blobs()
@@ -108,6 +112,11 @@ class Links:
             self._blobs[one] = None
         while len(self._blobs) > REMEMBERED:
             self._blobs.popitem(last=False)
+
+
+def _is_lifeless(found: Mapping[Column, Cell]) -> bool:
+    """Return whether a row has cells, but nothing that began or ended a life: a repair would hide the cells for good."""
+    return schema.LAST_REVISION in found and schema.DELETED not in found
 
 
 def _key_of(blob: str) -> bytes | None:

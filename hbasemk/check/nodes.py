@@ -23,7 +23,7 @@ from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, revisions, schema, values
 from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel.read_sizes import FIRST_ROWS, next_limit
-from hbasemk.store.abc import Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
+from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, Column, Delete, Get, Page, Row, Scan
 from hbasemk.store.sizes import size_of
 
 ROWS: Final = 200
@@ -174,6 +174,9 @@ class NodesCheck:
                     newest.setdefault(cell.qualifier, cell)
         if waits and not self._context.is_collected(waits):
             yield _lifeless(path, waits, "no revision before it began the node's life")
+        elif waits and life is None and self._has_lost_its_life(row.key):
+            detail = "its other cells are stored, but the cell that began or ended the node's life is missing"
+            yield Problem(kinds.LIFE, path, text(waits), detail)
         yield from passed.problems()
         if not life or not known:
             return _Node(path, row.key)
@@ -181,6 +184,21 @@ class NodesCheck:
             if blobs_of(cell.value) and cell.timestamp >= life:
                 self._links.refers(path, qualifier, cell)
         return _Node(path, row.key, life, newest)
+
+    def _has_lost_its_life(self, key: bytes) -> bool:
+        """Return whether a row has cells of the checked view, but nothing that began or ended a life of its node.
+
+        Collectors never leave that, wherever they stop: they delete the mark of a deletion last. They may be at work now, so this
+        reads ``deleted`` before the other cells.
+        """
+        get = Get(key, columns=(schema.DELETED,), versions=ALL_VERSIONS)
+        for cell in self._context.read(schema.NODES, [get])[0].cells:
+            status = self._context.status(cell.timestamp)
+            is_aborted = status.outcome is Outcome.ABORTED and not self._context.was_committed(cell.timestamp, status)
+            if not revisions.is_branch(cell.timestamp) and not is_aborted:
+                return False
+        (row,) = self._context.read(schema.NODES, [Get(key, families=(schema.DATA,), versions=VERSIONS)])
+        return any(self._context.sees(cell.timestamp) for cell in row.cells)
 
     # --- children ----------------------------------------------------------------------------------------
 

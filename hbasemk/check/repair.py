@@ -19,6 +19,7 @@ from hbasemk.kernel import rollback
 from hbasemk.kernel.commit import change_set
 from hbasemk.kernel.commit.change_source import ChangeSource, OperationList, ReadyChangeSet
 from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.inspection import require_no_lost_life
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.view import View
 
@@ -156,6 +157,7 @@ class Repair:
                 return OperationList(())
             if not self._instance.lists(view, above, name):
                 return OperationList(())
+            require_no_lost_life(self._instance, view, path)
             if self._below(view, path):
                 done = "restored the node without properties, because there are nodes below it"
                 return ReadyChangeSet(change_set.of_nodes(self._ancestors(view, path, itself=True)))
@@ -215,6 +217,7 @@ class Repair:
             nodes.append(node)
             if state is not None:
                 return nodes
+            require_no_lost_life(self._instance, view, path)
             node.exists = node.is_new = True
             self._adopt(view, node)
         return nodes

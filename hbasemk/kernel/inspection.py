@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hbasemk.errors import FormatError, RevisionCollectedError
+from hbasemk.format import paths, schema
+from hbasemk.format.limits import shown
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.instance import Instance
@@ -96,3 +98,16 @@ class HeadInspection(Inspection):
     def count_present(self, view: View, path: str, created: int, columns: Collection[bytes]) -> int:
         """Return how many of these child columns show a child in a view, in the node's life that began at ``created``."""
         return self._instance.reader.count_present((view,), path, created, columns)[0]
+
+
+def require_no_lost_life(instance: Instance, view: View, path: str) -> None:
+    """Raise FormatError if the row of a missing node has cells, but nothing that began or ended a life in this view.
+
+    A new life of the node would hide these cells for good.
+    """
+    key = paths.key(path)
+    (cells,) = instance.reader.cells(view, [Get(key, families=(schema.DATA,))])
+    if cells and not any(cell[:2] == schema.DELETED for cell in cells):
+        raise schema.damaged(
+            f"there are cells of {shown(path)}, but its life has no beginning", schema.NODES, key, schema.DELETED
+        )
