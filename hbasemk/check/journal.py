@@ -193,7 +193,9 @@ class JournalCheck:
         current = self._context.current_status(entry.revision)
         if current.outcome is not outcome or current.swept is not None:
             return
-        if below and lease_over:
+        if below and lease_over and outcome is Outcome.PENDING and self._context.is_collected(entry.revision):
+            yield self._passed_by_horizon(at)
+        elif below and lease_over:
             detail = f"it is {outcome.value}, not swept, and instances that open now would show its cells"
             repairable = outcome is Outcome.ABORTED or current.can_abort
             yield Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER, repairable=repairable)
@@ -205,6 +207,17 @@ class JournalCheck:
             else:
                 detail = "its writer's lease has expired, and no instance has deleted its cells yet"
                 yield Problem(kinds.UNSWEPT, "", at, detail, kinds.LEFTOVER, repairable=True)
+
+    def _passed_by_horizon(self, at: str) -> Problem:
+        """Return the problem of a pending row up to the horizon, which passes decided revisions only."""
+        detail = "it is pending, although the horizon has passed it"
+        if self._context.store.supports_transactions:
+            return Problem(kinds.BELOW_WATERMARK, "", at, f"{detail}: the flag of its decision is damaged")
+        # The check of the nodes reports cells of it that instances show.
+        detail += (
+            ": a request that was held back has created its row, or the row is damaged; a later collection deletes it"
+        )
+        return Problem(kinds.BELOW_WATERMARK, "", at, detail, kinds.LEFTOVER)
 
     def _still_unhidden(self, revision: int) -> bool:
         current = self._context.read_watermark()

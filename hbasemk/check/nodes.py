@@ -339,7 +339,9 @@ class NodesCheck:
             current = self._context.current_status(version)
             if current.outcome is Outcome.PENDING:
                 detail = f"{describe(cells[0])}: instances that open now show it, and its revision is undecided"
-                repairable = current.can_abort and self._context.is_lease_over(version)
+                is_lease_over = self._context.is_lease_over(version)
+                # The horizon passes decided revisions only, so its row is damaged: the revision may have committed.
+                repairable = current.can_abort and is_lease_over and not self._context.is_collected(version)
                 yield Problem(kinds.BELOW_WATERMARK, path, text(version), detail, repairable=repairable)
             return
         if not absent and status.swept is None and self._context.live and not self._context.is_lease_over(version):

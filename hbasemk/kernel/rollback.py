@@ -167,7 +167,8 @@ def replace_damaged_lease(instance: Instance, machine: int) -> bool:
 def hide_aborted(instance: Instance, revision: int) -> bool | None:
     """Hide an aborted revision below the watermark, and delete its cells; return whether it was not hidden before.
 
-    A pending revision is aborted first if its writer's lease has expired. Returns None if the revision is not aborted.
+    A pending revision above the horizon is aborted first if its writer's lease has expired. Returns None if the revision is not
+    aborted.
     """
     if instance.outcomes.of(revision) is not Outcome.ABORTED and not recover_one(instance, revision):
         return None

@@ -180,10 +180,13 @@ class Outcomes:
     def recover(self, revision: int) -> Outcome:
         """Abort a dead writer's revision unless it committed, and delete its cells. Several instances may do so at once.
 
-        A revision whose row may have been deleted was decided long ago, and is left as it is.
+        A revision up to the horizon was decided long ago. If its row may have been deleted, or says that it is pending, it is
+        left as it is.
         """
-        if not revisions.is_branch(revision) and self._journal.is_trimmed(revision):
-            return self.of(revision)
+        if not revisions.is_branch(revision) and revision <= self._journal.current_horizon():
+            found = self.of(revision)
+            if found is Outcome.PENDING or self._journal.is_trimmed(revision):
+                return found
         if not self.decide(revision, schema.COMMITTED, schema.ABORT):
             found = self.of(revision)
             if found is Outcome.ABSENT and not self._store.supports_transactions:

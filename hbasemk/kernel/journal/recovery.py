@@ -91,7 +91,8 @@ class Recovery:
         A writer or a gateway may have held such a request longer than the lease lasted. On a store that does not order all
         writes, such a revision was never announced. It has no cells, and nobody waits for it. Scans the journal rows
         written since the last call (:func:`sparse_rows`); the first call scans all of them. On a store that does not order all
-        writes it does not read rows up to the trim level: what a repeated request writes there is no revision.
+        writes it does not read rows up to the trim level: what a repeated request writes there is no revision. It leaves pending
+        rows up to the horizon to collectors: only decided revisions are there.
         """
         began = scanned = self._scanned_ms
         # A row that comes during the scan may be behind its position; the next scan includes such rows.
@@ -101,6 +102,7 @@ class Recovery:
         found: list[int] = []
         in_doubt: list[int] = []
         start = schema.revision_key(self._journal.fence.trimmed + 1)
+        horizon = self._journal.current_horizon()
         # Rows have the times of several servers. Their clocks may differ by the allowed skew, which the time limit includes.
         since = max(began - int(self._retry_timeout * 1000), 0)
         scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=since)
@@ -111,7 +113,7 @@ class Recovery:
                 continue
             # If the revision is decided, the scan may show only the deciding flag, because the other one is older.
             shows_both = None not in (row.value(schema.COMMITTED), row.value(schema.ABORT))
-            if (row.outcome is Outcome.PENDING and shows_both) or (
+            if (row.outcome is Outcome.PENDING and shows_both and row.revision > horizon) or (
                 row.outcome is Outcome.ABORTED and row.swept is None
             ):
                 found.append(row.revision)
