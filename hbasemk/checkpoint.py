@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 from hbasemk import arguments
-from hbasemk.errors import InvalidValueError, UnknownRevisionError
+from hbasemk.errors import FormatError, InvalidValueError, UnknownRevisionError
 from hbasemk.format import limits, revisions
 from hbasemk.format.checkpoint import MAX_MESSAGE
 from hbasemk.format.moments import moment
@@ -95,9 +95,17 @@ def make(
     return Checkpoint(get_instance, checkpoints.keep_for(instance, view, lifetime_ms, message))
 
 
-def list_all(get_instance: Callable[[], LiveInstance]) -> list[Checkpoint]:
-    """Return all checkpoints; see :meth:`Repository.checkpoints`."""
-    return [Checkpoint(get_instance, kept) for kept in checkpoints.all_of(get_instance())]
+def list_all(
+    get_instance: Callable[[], LiveInstance], damaged: dict[int, FormatError] | None = None
+) -> list[Checkpoint]:
+    """Return all checkpoints; see :meth:`Repository.checkpoints`. ``damaged`` receives errors by revision."""
+    return [Checkpoint(get_instance, kept) for kept in checkpoints.all_of(get_instance(), damaged)]
+
+
+def find(get_instance: Callable[[], LiveInstance], name: str) -> Checkpoint | None:
+    """Return the checkpoint with a name; None if there is none. One round trip."""
+    kept = checkpoints.named(get_instance(), name)
+    return None if kept is None else Checkpoint(get_instance, kept)
 
 
 def _lifetime_ms(lifetime: float) -> int:

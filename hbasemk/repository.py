@@ -317,7 +317,10 @@ class Repository:
         return checkpoint.make(self._instance, lifetime, snapshot, message)
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints of all processes, by revision. One round trip for each 1000. Some may have expired."""
+        """Return the checkpoints of all processes, by revision. One round trip for each 1000. Some may have expired.
+
+        Raises FormatError if the checkpoints of a revision are damaged. `hbasemk checkpoint list` shows the others.
+        """
         return checkpoint.list_all(self._instance)
 
     def branches(self) -> list[OpenBranch]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,11 +13,13 @@ from hbasemk.cli import output
 from hbasemk.cli.leading_hyphens import DurationCommand
 from hbasemk.cli.session import Session, at
 from hbasemk.cli.times import Duration, When
-from hbasemk.errors import CheckpointError
+from hbasemk.errors import CheckpointError, FormatError
 
 if TYPE_CHECKING:
     from hbasemk.checkpoint import Checkpoint
     from hbasemk.repository import Repository
+
+_REVISION: Final = re.compile("[0-9a-f]{16}")
 
 
 @click.group("checkpoint")
@@ -44,15 +47,18 @@ def make(session: Session, lifetime: float, revision: str | datetime | None, mes
 
 @checkpoint.command("list")
 @click.pass_obj
-def list_checkpoints(session: Session) -> None:
+def list_checkpoints(session: Session) -> int:
     """List the checkpoints.
 
     Prints a line for each: its name, its time of expiry by the store's clock, and its message. "(expired)" follows a time that
     has passed. Such a checkpoint holds the collection back until an hourly maintenance removes it, an hour later or more. JSON
-    output has the fields name, revision, until, expired and message.
+    output has the fields name, revision, until, expired and message. If the checkpoints of a revision are damaged, the command
+    shows the others, and the exit code is 1.
     """
     with session.open() as repository:
-        _show(session, all_fields(session, repository))
+        fields, is_complete = all_fields(session, repository)
+        _show(session, fields)
+    return 0 if is_complete else 1
 
 
 @checkpoint.command("extend", cls=DurationCommand)
@@ -62,7 +68,7 @@ def list_checkpoints(session: Session) -> None:
 def extend(session: Session, name: str, lifetime: float) -> None:
     """Keep a checkpoint for at least LIFETIME from now. It never expires earlier than before."""
     with session.open() as repository:
-        found = _find(repository.checkpoints(), name)
+        found = _find(repository, name)
         found.extend(lifetime)
         _show(session, [_fields_of(session, found)])
 
@@ -73,22 +79,31 @@ def extend(session: Session, name: str, lifetime: float) -> None:
 def release(session: Session, names: Sequence[str]) -> int:
     """End checkpoints now.
 
-    If one of them does not exist, the command releases the others, and the exit code is 1.
+    If one of them does not exist, the command releases the others, and the exit code is 1. If the checkpoints of a revision are
+    damaged, the revision in place of a name ends all of them.
     """
+    from hbasemk.kernel import checkpoints
+    from hbasemk.repository import instance_of
+
     code = 0
     with session.open() as repository:
-        checkpoints = repository.checkpoints()
         for name in names:
             try:
-                _find(checkpoints, name).release()
-            except CheckpointError as error:
+                if _REVISION.fullmatch(name):
+                    checkpoints.end_damaged(instance_of(repository), int(name, 16))
+                else:
+                    _find(repository, name).release()
+            except (CheckpointError, FormatError) as error:
                 output.complain(str(error))
                 code = 1
     return code
 
 
-def _find(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint:
-    found = next((one for one in checkpoints if one.name == name), None)
+def _find(repository: Repository, name: str) -> Checkpoint:
+    from hbasemk.checkpoint import find
+    from hbasemk.repository import instance_of
+
+    found = find(lambda: instance_of(repository), name)
     if found is None:
         raise CheckpointError(
             f"there is no checkpoint {name!r}: it has been released, has expired, or never existed. `hbasemk checkpoint list` "
@@ -98,14 +113,24 @@ def _find(checkpoints: Sequence[Checkpoint], name: str) -> Checkpoint:
     return found
 
 
-def all_fields(session: Session, repository: Repository) -> list[dict[str, Any]]:
-    """Return what commands show of all checkpoints."""
+def all_fields(session: Session, repository: Repository) -> tuple[list[dict[str, Any]], bool]:
+    """Return what commands show of all checkpoints that are not damaged, and whether these are all; complain of the others."""
+    from hbasemk.checkpoint import list_all
+    from hbasemk.format import revisions
     from hbasemk.kernel import checkpoints
     from hbasemk.repository import instance_of
 
-    found = repository.checkpoints()
-    now_ms = checkpoints.earliest_ms(instance_of(repository)) if found else 0
-    return [_fields_of(session, one, now_ms) for one in found]
+    damaged: dict[int, FormatError] = {}
+    instance = instance_of(repository)
+    found = list_all(lambda: instance, damaged)
+    for revision, error in damaged.items():
+        text = revisions.to_text(revision)
+        output.complain(
+            f"the checkpoints of revision {text} are damaged, and keep their snapshot until `hbasemk checkpoint release {text}` "
+            f"ends them: {error}"
+        )
+    now_ms = checkpoints.earliest_ms(instance) if found else 0
+    return [_fields_of(session, one, now_ms) for one in found], not damaged
 
 
 def _fields_of(session: Session, checkpoint: Checkpoint, now_ms: int = 0) -> dict[str, Any]:

@@ -272,7 +272,7 @@ def status(session: Session) -> None:
                 "collection is behind by": f"{collection.behind_ms / 1000:.0f} s",
                 "collection stopped by": collection.problem,
                 "pending revisions": [{"revision": revisions.to_text(revision)} for revision in pending],
-                "checkpoints": all_fields(session, repository),
+                "checkpoints": all_fields(session, repository)[0],
                 "leases": [
                     {
                         "machine": f"{lease.machine:04x}",

@@ -8,7 +8,8 @@ expired entries.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from hbasemk.errors import BranchError, CheckpointError, ClosedError, FormatError, StoreError, StoreUnknownError
 from hbasemk.format import revisions
@@ -19,6 +20,8 @@ from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.checkpoint_cells import Stored
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.retry import BRIEFLY, TimeLimit
+
+_NAME: Final = re.compile("[0-9a-f]{16}-[0-9a-f]{8}")
 
 
 class Checkpoint(NamedTuple):
@@ -160,15 +163,35 @@ def _require_same(instance: Instance, stored: Stored, wanted: BranchView, *, or_
     )
 
 
-def all_of(instance: Instance) -> list[Checkpoint]:
-    """Return all checkpoints, by revision, including some expired ones. One round trip for each 1000 revisions."""
+def all_of(instance: Instance, damaged: dict[int, FormatError] | None = None) -> list[Checkpoint]:
+    """Return all checkpoints, by revision, including some expired ones. One round trip for each 1000 revisions.
+
+    Raises FormatError if the list of a revision is damaged, unless ``damaged`` is given: then adds the error to it.
+    """
     found = []
     for cell in instance.checkpoint_cells.all_lists():
         revision = revision_of(cell.qualifier)
-        if revision is not None:
+        if revision is None:
+            continue
+        try:
             entries = CheckpointList.decode(cell.value, revision).entries
+        except FormatError as error:
+            if damaged is None:
+                raise
+            damaged[revision] = error
+        else:
             found += [Checkpoint(revision, *entry) for entry in entries]
     return found
+
+
+def named(instance: Instance, name: str) -> Checkpoint | None:
+    """Return the checkpoint with a name; None if there is none. One round trip, which reads only the list of its revision."""
+    if _NAME.fullmatch(name) is None:
+        return None
+    text, _, number = name.partition("-")
+    revision = int(text, 16)
+    entry = instance.checkpoint_cells.read(revision).list.entry(int(number, 16))
+    return None if entry is None else Checkpoint(revision, *entry)
 
 
 def earliest_ms(instance: Instance) -> int:
@@ -219,6 +242,28 @@ def release(instance: Instance, revision: int, number: int) -> None:
 
     instance.checkpoint_cells.change(revision, change)
     instance.outcomes.quietly(instance.checkpoint_cells.remove_expired)
+
+
+def end_damaged(instance: Instance, revision: int) -> None:
+    """End all checkpoints of a revision whose list cannot be read. Nothing else ends them: nobody knows when they expire.
+
+    Raises CheckpointError if the list can be read, or if there is none.
+    """
+
+    def change(stored: Stored, again: bool) -> tuple[CheckpointList, None] | None:
+        try:
+            found = stored.list
+        except FormatError:
+            return CheckpointList(0, ()), None
+        if again and not found.entries:
+            return None
+        text = revisions.to_text(revision)
+        raise CheckpointError(
+            f"no damaged checkpoint keeps revision {text}. Name the checkpoints to end: `hbasemk checkpoint list` shows them.",
+            revision=text,
+        )
+
+    instance.checkpoint_cells.change(revision, change)
 
 
 def _ended(revision: int, number: int, what: str) -> CheckpointError:

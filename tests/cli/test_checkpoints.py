@@ -12,6 +12,10 @@ import pytest
 from hbasemk import connect
 from hbasemk.cli import output
 from hbasemk.cli.times import When, seconds_of
+from hbasemk.format import schema
+from hbasemk.format.checkpoint import list_column
+from hbasemk.repository import instance_of
+from hbasemk.store.abc import NewCell, Put
 from tests.support.commands import run_captured
 
 Run = Callable[..., tuple[int, str, str]]
@@ -55,7 +59,7 @@ def test_checkpoints_are_made_listed_extended_and_released(made: Made) -> None:
     assert "checkpoints" in run("status")[1]
     assert run("checkpoint", "release", name, newest)[0] == 0
     assert run("checkpoint", "list")[1] == ""
-    for command in (("release", name), ("extend", name, "1h"), ("release", "x")):
+    for command in (("release", name), ("extend", name, "1h"), ("release", "x"), ("release", f"{'f' * 16}-{0:08x}")):
         code, out, err = run("checkpoint", *command)
         assert (code, out) == (1, "")
         assert "there is no checkpoint" in err
@@ -68,9 +72,36 @@ def test_a_checkpoint_that_does_not_exist_does_not_keep_the_others_from_being_re
     assert (code, out) == (1, "")
     none, twice = err.splitlines()
     assert "there is no checkpoint 'none'" in none
-    assert f"checkpoint {names[1]} cannot be released: it has been released" in twice
+    assert f"there is no checkpoint '{names[1]}': it has been released" in twice
     assert [line.split("\t")[0] for line in run("checkpoint", "list")[1].splitlines()] == [names[2]]
     assert "If one of them does not exist" in run("checkpoint", "release", "--help")[1]
+
+
+def test_a_damaged_list_does_not_block_other_checkpoints(made: Made) -> None:
+    run = made.run
+    first = run("checkpoint", "make", "1h", "--at", made.first)[1].split("\t")[0]
+    others = [run("checkpoint", "make", "1h")[1].split("\t")[0] for _ in range(2)]
+    for text in (made.first, "f" * 16):
+        assert f"no damaged checkpoint keeps revision {text}" in run("checkpoint", "release", text)[2]
+    with connect(made.url) as repository:
+        revision = int(made.first, 16)
+        cells = [NewCell(*list_column(revision), b"short")]
+        instance_of(repository).store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, cells)])
+    code, out, err = run("checkpoint", "list")
+    assert (code, [line.split("\t")[0] for line in out.splitlines()]) == (1, others)
+    assert f"the checkpoints of revision {made.first} are damaged" in err
+    code, out, err = run("status")
+    assert (code, others[0] in out) == (0, True)
+    assert f"`hbasemk checkpoint release {made.first}`" in err
+    assert run("checkpoint", "extend", others[0], "2h")[0] == 0
+    code, _, err = run("checkpoint", "release", first, others[0])
+    assert (code, "a checkpoint must be a digest of 4 bytes" in err) == (1, True)
+    # What the damaged list keeps is not known, so only the user can end it.
+    assert run("checkpoint", "release", made.first)[0] == 0
+    assert [line.split("\t")[0] for line in run("checkpoint", "list")[1].splitlines()] == [others[1]]
+    assert run("check")[0] == 0
+    code, _, err = run("checkpoint", "release", made.first)
+    assert (code, "no damaged checkpoint keeps revision" in err) == (1, True)
 
 
 def test_json_has_the_fields_of_the_python_api(made: Made) -> None:
