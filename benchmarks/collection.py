@@ -65,7 +65,7 @@ def collect_in_turns(gate: Gate, url: str, done: str, turns: Turns, rest: float)
     """
     with hbasemk.connect(url, create=False, collect=False) as repository:
         instance = instance_of(repository)
-        collector = Collector(instance)
+        collector = Collector(instance, searched_ms=0)
         collector.publish(RETENTION_MS)
         time.sleep(1 + collector.grace)
         gate()
@@ -155,7 +155,7 @@ def collect_the_rest(url: str) -> None:
         instance = instance_of(repository)
         # Without an order of writes, a run deletes the journal rows that an earlier one has used.
         for _ in range(1 if instance.store.supports_transactions else 2):
-            Collector(instance).run(RETENTION_MS)
+            Collector(instance, searched_ms=0).run(RETENTION_MS)
         whole_trees.check(repository)
 
 

@@ -91,7 +91,7 @@ def collect(url: str, revisions: int) -> int:
     with opened(url) as repository:
         for _ in range(ATTEMPTS):
             time.sleep(1)
-            deleted += Collector(instance_of(repository)).run(RETENTION_MS).cells.total()
+            deleted += Collector(instance_of(repository), searched_ms=0).run(RETENTION_MS).cells.total()
             # Each revision has at least one version of the changed property that a later one supersedes.
             if deleted >= revisions - 1:
                 return deleted

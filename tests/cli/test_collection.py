@@ -100,7 +100,7 @@ def test_collect_deletes_and_says_what(command: Command, url: str, monkeypatch: 
     monkeypatch.setattr(retention, "SHORTEST_MS", 1000)
     set_grace(monkeypatch, 0.1)
     # Journal rows stay: after two retentions they would go, too, which is soon on a slow machine.
-    monkeypatch.setattr(collector, "_forgotten_at", lambda *_: 0)
+    monkeypatch.setattr(collector.Collector, "_forgotten_at", lambda *_: 0)
     assert command("init", "--retention", "1s")[0] == 0
     for number in range(3):
         assert command("set", "/", "p", str(number))[0] == 0

@@ -22,7 +22,9 @@ CHOSEN = '{"properties":["*",":id"]}'
 
 
 def shown(kernel: MicroKernel, path: str = "/", revision: str | None = None, depth: int = 9) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(str(kernel.get_nodes(path, revision, depth, 0, -1, CHOSEN)))
+    text = kernel.get_nodes(path, revision, depth, 0, -1, CHOSEN)
+    assert text is not None, path
+    found: dict[str, Any] = json.loads(text)
     return found
 
 

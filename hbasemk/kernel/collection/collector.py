@@ -59,7 +59,8 @@ class Report:
 class Collector:
     """Collects for one instance, from at most ``rows_per_second`` rows each second (None: there is no limit).
 
-    ``progress`` is called with a word and the number of those that are done.
+    ``progress`` is called with a word and the number of those that are done. The journal rows of ``searched_ms`` of id time below
+    the horizon stay (None: :data:`SEARCHED_MS`).
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class Collector:
         instance: Instance,
         rows_per_second: int | None = None,
         progress: Callable[[str, int], None] = lambda *_: None,
+        searched_ms: int | None = None,
     ) -> None:
         self._instance = instance
         self._store = instance.store
         self._rows_per_second = rows_per_second
         self._writes = True
         self._progress = progress
+        self._searched_ms = SEARCHED_MS if searched_ms is None else searched_ms
 
     # --- runs --------------------------------------------------------------------------------------------
 
@@ -127,13 +130,13 @@ class Collector:
 
         ``windows``: do at most so many windows; one of a hot node counts as several. After the last window, read at most so many
         batches of journal rows in each pass over them. Marks of deletions are deleted when the horizon has passed them by
-        ``remembered_ms``, or by :data:`SEARCHED_MS` if that is longer.
+        ``remembered_ms``, or by ``searched_ms`` if that is longer.
         """
         horizon = report.horizon = self._instance.journal.fence.known_horizon
         if not horizon:
             return True
         cells = self._node_cells(report)
-        forget = report.forgotten = _forgotten_at(horizon, remembered_ms)
+        forget = report.forgotten = self._forgotten_at(horizon, remembered_ms)
         done = 0
         while windows is None or done < windows:
             if (window := self._next(lambda progress: (progress.collected, horizon))) is not None:
@@ -162,7 +165,7 @@ class Collector:
         current = self._instance.journal.fence.refresh()
         target, hold = raising.target(instance, retention_ms, current)
         horizon = target or current
-        report = Report(horizon, _forgotten_at(horizon, retention_ms), hold=hold)
+        report = Report(horizon, self._forgotten_at(horizon, retention_ms), hold=hold)
         self._writes = False
         if full:
             self._collect_everything(report)
@@ -207,6 +210,11 @@ class Collector:
         )
         every_row.collect(run, actions)
         other_cells.collect(run)
+
+    def _forgotten_at(self, horizon: int, remembered_ms: int) -> int:
+        """Return the id up to which marks of deletions, and journal rows, are deleted: the horizon has passed them long ago."""
+        old = max(0, revisions.ms_of(horizon) - max(remembered_ms, self._searched_ms))
+        return min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)
 
     def _window(self, low: int, high: int) -> tuple[int, list[JournalRow]] | None:
         """Return the last id of the next window above ``low``, and its committed revisions; None if there is none."""
@@ -281,9 +289,3 @@ class Collector:
     def _pause(self, rows: int) -> None:
         if self._rows_per_second is not None and rows:
             self._instance.runtime.sleep(rows / self._rows_per_second)
-
-
-def _forgotten_at(horizon: int, remembered_ms: int) -> int:
-    """Return the id up to which marks of deletions, and journal rows, are deleted: the horizon has passed them long ago."""
-    old = max(0, revisions.ms_of(horizon) - max(remembered_ms, SEARCHED_MS))
-    return min(revisions.pack(old, 0, 0) - 1 if old else 0, horizon)
