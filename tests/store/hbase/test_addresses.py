@@ -147,6 +147,10 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
     made = Resolver(monkeypatch)
     yield made
     made.answers.set()
+    # The next test must not wait for a lookup of this one.
+    for thread in threading.enumerate():
+        if thread.name == "hbasemk-resolver":
+            thread.join(60)
 
 
 def test_a_silent_name_server_leaves_the_call_its_time_limit(gateway: FakeGateway, resolver: Resolver) -> None:
