@@ -50,7 +50,7 @@ python_use_unqualified_type_names = True
 nitpick_ignore_regex = [
     ("py:.*", r"hbasemk\.(format|kernel)\..*"),
     # The docstring of connect describes these options; autodoc cannot show a TypedDict.
-    ("py:class", "RepositoryOptions"),
+    ("py:class", r"(hbasemk\.opening\.)?RepositoryOptions"),
     ("py:.*", r"(abc|collections|datetime|enum|io|pathlib|types|typing)\..*"),
     ("py:.*", r"(bool|bytearray|bytes|dict|float|frozenset|int|list|memoryview|object|set|str|tuple|type)"),
     ("py:.*", r"(BaseException|Exception|KeyError|LookupError|TypeError|ValueError|KeyboardInterrupt|ResourceWarning)"),
