@@ -8,7 +8,7 @@ from typing import Any
 
 from hbasemk import MicroKernel, Repository
 from hbasemk.store.memory import MemoryStore
-from tests.support.repositories import Checked
+from tests.support.repositories import Checked, tree
 
 
 class Odd(str):
@@ -84,12 +84,7 @@ def changed(repo: Repository, text: Callable[[str], str]) -> list[Any]:
         [[change.path for change in entry.changes] for entry in repo.log(t("/copy"))],
         [change.path for change in repo.diff(repo.at(list(repo.log())[-1].revision), path=t("/copy"))],
     ]
-    found += tree(repo)
-    return found
-
-
-def tree(repo: Repository) -> list[Any]:
-    return [(node.path, dict(node), node.children) for node in repo.head.walk()]
+    return [*found, tree(repo)]
 
 
 def test_every_method_takes_them_as_plain_texts(checked: Checked) -> None:

@@ -196,26 +196,16 @@ def test_an_import_with_a_message_that_is_too_long_changes_nothing(run: Run, tmp
     assert (run("ls").out, run("cat", "/").out) == ("", "")
 
 
-def test_an_interruption_of_the_comparison_says_what_was_imported(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object, **__: object) -> Iterator[str]:
-        yield "a difference"
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("hbasemk.transfer.files.verify.verify", interrupted)
-    top = write_files(tmp_path / "docs", {"a": b"1"})
-    ran = run("import", str(top), "-w", "1")
-    assert ran.code == 130
-    assert "the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay" in ran.err
-
-
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(FileNotFoundError(2, "No such file or directory", "/docs"), NO), (StoreNotAppliedError("the store is away"), 4)],
+    ("error", "code", "what"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (FileNotFoundError(2, "No such file or directory", "/docs"), NO, "an error"),
+        (StoreNotAppliedError("the store is away"), 4, "an error"),
+    ],
 )
-def test_an_error_of_the_comparison_says_what_was_imported(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
+def test_an_end_of_the_comparison_says_what_was_imported(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, what: str
 ) -> None:
     def failing(*_: object, **__: object) -> Iterator[str]:
         yield "a difference"
@@ -226,7 +216,7 @@ def test_an_error_of_the_comparison_says_what_was_imported(
     ran = run("import", str(top), "-w", "1")
     assert ran.code == code
     assert ran.err.splitlines()[0] == (
-        "hbasemk: an error during the comparison; the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay."
+        f"hbasemk: {what} during the comparison; the import is complete: 1 node added, 0 changed and 0 removed in 1 commit stay."
     )
 
 

@@ -14,12 +14,13 @@ from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.journal.rows import journal_rows
 from hbasemk.store.abc import Put
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.wrapped import FaultyStore
 from tests.support.branches import commit_on_branch
 from tests.support.runtime import World, open_instance
 from tests.support.sole_writers import commit
 
 
-class HeldWrite(MemoryStore):
+class HeldWrite(FaultyStore):
     """The gateway holds the first write of nodes, and its client sends it again. ``between`` is called before a head moves."""
 
     held: Sequence[Put] = ()
@@ -42,8 +43,8 @@ class HeldWrite(MemoryStore):
 
 @pytest.mark.parametrize("reply", ["received", "lost"])
 def test_a_commit_that_has_lost_a_reply_does_not_say_that_no_cells_can_arrive(world: World, reply: str) -> None:
-    store, gateway = MemoryStore(world.clock), HeldWrite(world.clock)
-    gateway._share(store)
+    store = MemoryStore(world.clock)
+    gateway = HeldWrite(store)
     rival = open_instance(store, world, mac=2)
     commit(rival, AddNode("/a", {"x": 0}))
     loser = open_instance(gateway, world, mac=1)
