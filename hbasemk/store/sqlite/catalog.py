@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Container, Sequence
 from typing import Final, TypeVar
 
-from hbasemk.errors import FormatError, StoreUnusableError
+from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import Table
 from hbasemk.store.sqlite import cells, errors, wrong_types
 from hbasemk.store.sqlite.cells import Families, WrongTypeError
@@ -47,21 +47,23 @@ def read(sql: sqlite3.Connection, location: str) -> dict[str, Families]:
             for number, name, text, versions in tables
         }
     except WrongTypeError as error:
-        raise _damaged(location, "its list of tables, hbasemk_tables, cannot be read (a number is a text)") from error
+        raise errors.damaged(
+            location, "its list of tables, hbasemk_tables, cannot be read (a number is a text)"
+        ) from error
     except ValueError as error:
-        raise _damaged(location, f"its list of tables, hbasemk_tables, cannot be read ({error})") from error
+        raise errors.damaged(location, f"its list of tables, hbasemk_tables, cannot be read ({error})") from error
     except sqlite3.OperationalError as error:
         if not errors.is_missing_table(error):
             raise
-        raise _damaged(location, "its list of tables, hbasemk_tables, is missing") from error
+        raise errors.damaged(location, "its list of tables, hbasemk_tables, is missing") from error
     known = {name for table in found.values() for name in table.sql_tables}
     for name, statement in existing.items():
         is_ours = _ARRIVALS.fullmatch(name) or (_CELLS.fullmatch(name) and _COLUMNS in statement)
         if is_ours and name not in known:
-            raise _damaged(location, f"its list of tables, hbasemk_tables, does not name the table of {name!r}")
+            raise errors.damaged(location, f"its list of tables, hbasemk_tables, does not name the table of {name!r}")
     for table in found.values():
         if not {*table.sql_tables} <= existing.keys():
-            raise _damaged(location, f"a part of table {table.name!r} is missing")
+            raise errors.damaged(location, f"a part of table {table.name!r} is missing")
     return found
 
 
@@ -73,10 +75,6 @@ def _families(number: int, name: str, families: str, versions: object, existing:
     return Families(
         name, number, [bytes.fromhex(family) for family in families.split(",")], versions, keeps_arrivals=keeps_arrivals
     )
-
-
-def _damaged(location: str, problem: str, **where: object) -> FormatError:
-    return FormatError(f"{location} is damaged: {problem}; restore it from a copy", **where)
 
 
 def lacks(sql: sqlite3.Connection, location: str, tables: Sequence[Table]) -> bool:
@@ -193,9 +191,9 @@ class Catalog:
                 raise
         # Here the error does not refer to a statement that has not ended, which would keep an old state of the file.
         if found is None:
-            raise _damaged(self._location, "a value has a wrong SQL type")
+            raise errors.damaged(self._location, "a value has a wrong SQL type")
         problem, table, row, column = found
-        raise _damaged(self._location, problem, table=table, row=row, column=column)
+        raise errors.damaged(self._location, problem, table=table, row=row, column=column)
 
     def _find_wrong(self, connection: Connection, tables: Sequence[Families]) -> wrong_types.WrongType | None:
         # A transaction may also have read other tables.

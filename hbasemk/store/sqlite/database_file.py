@@ -119,7 +119,9 @@ class DatabaseFile:
             finally:
                 sql.close()
         if len({*mode}) > 1:
-            raise errors.damaged_mode(self.path, mode)
+            # SQLite writes both bytes together.
+            problem = f"the bytes 18 and 19 of its header are {mode[0]} and {mode[1]}, expected 2 and 2"
+            raise errors.damaged(self.path, problem)
         # Another process is changing the file.
         raise errors.locked()
 

@@ -64,12 +64,9 @@ def busy(path: str, seconds: float) -> StoreError:
     )
 
 
-def damaged_mode(path: str, mode: bytes) -> FormatError:
-    """Return the error for a header that SQLite never writes: its bytes 18 and 19, ``mode``, differ."""
-    return FormatError(
-        f"{path} is damaged: the bytes 18 and 19 of its header are {mode[0]} and {mode[1]}, expected 2 and 2; restore it from "
-        "a copy"
-    )
+def damaged(path: str, problem: str, **where: object) -> FormatError:
+    """Return the error for a file with damage that SQLite does not see; ``where`` has the fields of the error."""
+    return FormatError(f"{path} is damaged: {problem}; restore it from a copy", **where)
 
 
 def locked() -> sqlite3.OperationalError:
