@@ -94,9 +94,8 @@ def _in_steps(
         if branches.heads_return:
             # A reset that has not seen the claim may still move the head back.
             branches.require_head(revision)
-        rest = _RebasedEffect(state, effect)
-        if merged is not None:
-            rest = _RebasedEffect(state, merged_part.without(merged, effect), merged_part.adjusts(merged))
+        done = merged or ()
+        rest = _RebasedEffect(state, merged_part.without(done, effect), merged_part.adjusts(done))
         rebased = branches.commit(root, rest, message)
     except BaseException:
         branches.give_up(root)
