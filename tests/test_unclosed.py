@@ -47,12 +47,12 @@ class Left:
     def __init__(self, shared: MemoryStore, poll_interval: float) -> None:
         self.shared = shared
         self.store = copy.copy(shared)
+        others = set(threading.enumerate())
         self.repo: Repository | None = Repository(self.store, poll_interval=poll_interval)
         self.repo.run(lambda tx: tx.add("/a", {"n": 1}))
         lease = instance_of(self.repo).lease
         self.machine, self.end = lease.machine, lease.end
-        # Ignore threads of other tests.
-        self.polls = [thread for thread in threading.enumerate() if thread.name == "hbasemk-poll"]
+        self.polls = [one for one in threading.enumerate() if one.name == "hbasemk-poll" and one not in others]
 
     def has_ended(self) -> bool:
         if any(thread.is_alive() for thread in self.polls) or lease_end(self.shared, self.machine) >= self.end:

@@ -222,7 +222,8 @@ def test_tables_fit_narrow_and_wide_terminals() -> None:
         tables.show([made], Console(file=out, width=width))
         assert "1 ms" in out.getvalue()
         assert ("(0.95-1.1)" in out.getvalue()) is spread_shown
-        assert "a remark" in out.getvalue()
+        # A load average of 10 or more is a character longer, and may break the line within the remark.
+        assert "a remark" in " ".join(out.getvalue().split())
 
 
 def test_sizes_are_checked() -> None:
