@@ -378,10 +378,16 @@ class Instance:
         return CollectedOperations(self.reader, view, ReadSet() if records else None)
 
     def commit_on(
-        self, view: View, source: ChangeSource, message: str, begun: Callable[[int], None] | None = None
+        self,
+        view: View,
+        source: ChangeSource,
+        message: str,
+        begun: Callable[[int], None] | None = None,
+        *,
+        wait_for_winner: bool = False,
     ) -> int:
         """Commit once on a given base; see :meth:`Committer.on_base`."""
-        revision = self._committer.on_base(view, source, message, begun=begun)
+        revision = self._committer.on_base(view, source, message, begun=begun, wait_for_winner=wait_for_winner)
         self.periodic_work.check_backlog()
         return revision
 

@@ -268,8 +268,11 @@ class MicroKernel:
     def _commit_on(self, base: View, operations: Sequence[jsop.Operation], message: str) -> int:
         instance = self._instance()
         while True:
+            # The other commit may remove the same things.
+            removes = any(isinstance(one, jsop.Remove) for one in operations)
             try:
-                revision = instance.commit_on(base, commit.JsopChanges(operations), message)
+                source = commit.JsopChanges(operations)
+                revision = instance.commit_on(base, source, message, wait_for_winner=removes)
             except ConflictError:
                 instance.poll()
                 remaining = commit.without_redundant_removals(instance, base, operations)

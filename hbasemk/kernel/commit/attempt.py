@@ -56,6 +56,11 @@ class LostAttempt(NamedTuple):
     revision: int
     conflict: Conflict
 
+    @property
+    def may_be_undecided(self) -> bool:
+        """Whether the winner may be undecided: the read-back found it so, or the winner aborted this revision after it."""
+        return self.conflict.pending or 0 != self.revision == self.conflict.other
+
 
 class Attempts(Committing):
     """The attempts of one instance to commit. Thread-safe."""

@@ -139,11 +139,13 @@ class Committer(Committing):
         advice: str = REPEAT,
         begun: Callable[[int], None] | None = None,
         ends: BranchEnd | None = None,
+        wait_for_winner: bool = False,
     ) -> int:
         """Commit the changes of a source on ``view``; do not retry after a conflict.
 
         ``advice`` ends the message of a ConflictError. Calls ``begun`` with each revision id before the store receives it.
-        ``ends`` is the end of the branch that the commit merges.
+        ``ends`` is the end of the branch that the commit merges. With ``wait_for_winner``, a commit that conflicts with an
+        undecided revision waits for the decision and tries again, for at most the runtime's ``retry_timeout``.
 
         Returns the new revision, or the view's if nothing changes. Raises:
 
@@ -162,14 +164,18 @@ class Committer(Committing):
                 try:
                     draft = Draft(view, source, message, begun, ends=ends)
                     result = self.attempts.run(draft)
-                    break
                 except (StoreNotAppliedError, StoreUnknownError, LeaseLostError):
                     outage = outage or RetryBudget(self._runtime, began)
                     if not outage.wait():
                         raise
-            if isinstance(result, int):
-                return result
-            raise self._error_of(draft, result, advice, self._runtime.monotonic() + self._runtime.retry_timeout)
+                    continue
+                if isinstance(result, int):
+                    return result
+                now, timeout = self._runtime.monotonic(), self._runtime.retry_timeout
+                if wait_for_winner and result.may_be_undecided and now < began + timeout:
+                    self._wait_for(result.conflict, began + timeout)
+                    continue
+                raise self._error_of(draft, result, advice, now + timeout)
 
     def _error_of(self, draft: Draft, lost: LostAttempt, advice: str, deadline: float) -> ConflictError:
         """Return the error for a commit that has lost; only if it expected versions, read them at the newest head."""
