@@ -145,10 +145,14 @@ def without_redundant_removals(
     possible = [path for path in removed if paths.is_path(path)]
     needed = list(dict.fromkeys([*possible, *(paths.parent(path) for path in removed)]))
     before, now = instance.nodes(base, needed), instance.nodes(instance.head(), needed)
+    trees, set_properties = _named_besides_removals(requested)
+    other_paths = set(paths.with_ancestors(trees | set_properties))
     redundant = {
         path
         for path in removed
-        if _was_removed(path, before, now) and not any(_depends_on(one, path) for one in requested)
+        if path not in other_paths
+        and trees.isdisjoint(paths.with_ancestors([path]))
+        and _was_removed(path, before, now)
     }
     return [one for one in requested if not (isinstance(one, jsop.Remove) and one.path in redundant)]
 
@@ -164,11 +168,15 @@ def _has_property(states: dict[str, NodeState | None], path: str) -> bool:
     return owner is not None and paths.name(path) in owner.encoded
 
 
-def _depends_on(operation: jsop.Operation, path: str) -> bool:
-    """Return whether an operation names something at or below a removed path, or adds, copies or moves a tree around it."""
-    if isinstance(operation, jsop.Remove):
-        return False
-    if isinstance(operation, jsop.SetProperty):
-        return paths.is_at_or_below(paths.join(operation.path, operation.name), path)
-    whole = (operation.source, operation.target) if isinstance(operation, (jsop.Move, jsop.Copy)) else (operation.path,)
-    return any(paths.is_at_or_below(one, path) or paths.is_at_or_below(path, one) for one in whole)
+def _named_besides_removals(requested: Iterable[jsop.Operation]) -> tuple[set[str], set[str]]:
+    """Return the trees that operations add, copy or move, with the targets, and the paths of the properties that they set."""
+    trees: set[str] = set()
+    set_properties: set[str] = set()
+    for one in requested:
+        if isinstance(one, jsop.SetProperty):
+            set_properties.add(paths.join(one.path, one.name))
+        elif isinstance(one, (jsop.Move, jsop.Copy)):
+            trees.update((one.source, one.target))
+        elif not isinstance(one, jsop.Remove):
+            trees.add(one.path)
+    return trees, set_properties

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import FrameType
 
 import pytest
 
-from hbasemk import ConflictError
+from hbasemk import ConflictError, MicroKernel
 from tests.support.microkernel import Cluster
+from tests.support.repositories import Instances
 
 TREE = '+"/a":{"b":{"q":1},"c":{}} +"/p":{"x":1,"y":2}'
 
@@ -62,3 +65,31 @@ def test_a_property_that_changed_meanwhile_or_became_a_node_conflicts(mk: Cluste
     for text in ('-"/p/x"', '-"/p/y"', '-"/p/y" ^"/p/y":3', '-"/p/y" +"/p/y":{}'):
         with pytest.raises(ConflictError):
             mk.commit("", text, base)
+
+
+def calls_for(mk: MicroKernel, count: int) -> int:
+    """Return how many functions a commit calls whose text removes and sets as many things, all removed on trunk before."""
+    names = range(count)
+    nodes = ",".join(f'"n{number}":{{}}' for number in names)
+    base = mk.commit("", f'+"/a":{{{nodes}}} +"/b":{{}}')
+    removals = "".join(f'-"/a/n{number}"' for number in names)
+    mk.commit("", removals)
+    calls = 0
+
+    def count_call(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    text = removals + "".join(f'^"/b/p{number}":1' for number in names)
+    sys.setprofile(count_call)
+    try:
+        mk.commit("", text, base)
+    finally:
+        sys.setprofile(None)
+    mk.commit("", '-"/a" -"/b"')
+    return calls
+
+
+def test_the_work_grows_with_the_text_not_with_its_square(opened: Instances) -> None:
+    mk = MicroKernel(opened())
+    assert calls_for(mk, 800) < 6 * calls_for(mk, 200)
