@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from hbasemk import InvalidValueError
 from hbasemk.format import values
 from hbasemk.format.values import Json
 from tests.support.microkernel import Cluster
@@ -35,3 +36,25 @@ def test_stored_json_that_is_not_a_number_is_returned_as_a_string(mk: Cluster, m
     assert json.loads(text)["j"] == {"all": [":json:NaN", 1.5], "o": ':json:{"a":1}', ":childNodeCount": 0}
     assert "1.50" in text
     assert ":json:" in str(mk.get_journal(mk.get_head_revision(), None))
+
+
+def test_a_text_cannot_store_a_str_that_looks_like_a_reference(mk: Cluster) -> None:
+    before = mk.get_head_revision()
+    mk.next.repository.run(lambda tx: tx.set("/", "p", ":blobId:note"))
+    diff = str(mk.diff(before, None))
+    assert diff == '^"/p":":blobId:note"'
+    with pytest.raises(InvalidValueError, match="id of a blob"):
+        mk.commit("", diff)
+
+
+@pytest.mark.parametrize(("text", "stored"), [("5", 5), ("1.5", 1.5)])
+def test_a_text_stores_a_kept_spelling_that_a_number_has_anyway_as_that_number(
+    mk: Cluster, text: str, stored: float
+) -> None:
+    before = mk.get_head_revision()
+    mk.next.repository.run(lambda tx: tx.set("/", "p", Json(text)))
+    kept = mk.get_head_revision()
+    diff = str(mk.diff(before, kept))
+    mk.commit("", diff)
+    assert mk.next.repository.head["/"]["p"] == stored
+    assert mk.diff(kept, None) == diff == f'^"/p":{text}'
