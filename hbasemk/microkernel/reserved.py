@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Final
 
 from hbasemk.errors import InvalidChangeError
-from hbasemk.format import paths
 from hbasemk.format.limits import shortened, shown
 
 CHILD_NODE_COUNT: Final = ":childNodeCount"
@@ -18,19 +17,19 @@ RESERVED: Final = frozenset({CHILD_NODE_COUNT, HASH, ID})
 
 
 def check_property(name: str, path: str) -> None:
-    """Raise InvalidChangeError if a property's name is reserved."""
-    if name in RESERVED:
+    """Raise InvalidChangeError if a property's name is reserved, or its node is hidden."""
+    if name in RESERVED or hidden(path):
         raise InvalidChangeError(
-            f"property {shown(name)} of {shortened(path)} cannot be set: the name is reserved; use another one",
+            f"property {shown(name)} of {shortened(path)} cannot be set: its path has a reserved name; use another one",
             path=path,
         )
 
 
 def check_node(path: str) -> None:
-    """Raise InvalidChangeError if a node's name is reserved."""
-    if paths.name(path) in RESERVED:
+    """Raise InvalidChangeError if a node at a path would be hidden."""
+    if hidden(path):
         raise InvalidChangeError(
-            f"there cannot be a node at {shortened(path)}: its name is reserved; use another one", path=path
+            f"there cannot be a node at {shortened(path)}: its path has a reserved name; use another one", path=path
         )
 
 

@@ -45,6 +45,39 @@ def test_a_property_with_a_reserved_name_can_be_removed(mk: Cluster, text: str, 
     assert dict(repository.refresh()["/a"]) == {}
 
 
+@pytest.mark.parametrize("name", RESERVED)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '+"/a/{}/n":{{}}',
+        '+"/a/{}/child/n":{{}}',
+        '^"/a/{}/p":1',
+        '^"/a/{}/child/p":1',
+        '>"/b":"/a/{}/n"',
+        '*"/b":"/a/{}/child/n"',
+    ],
+)
+def test_nothing_is_added_or_set_below_a_reserved_name(mk: Cluster, text: str, name: str) -> None:
+    """No difference, and no journal, would show the change."""
+    mk.commit("", '+"/a":{} +"/b":{}')
+    mk.next.repository.run(lambda tx: (tx.add(f"/a/{name}", {"p": 0}), tx.add(f"/a/{name}/child")))
+    head = mk.get_head_revision()
+    with pytest.raises(InvalidChangeError, match=f"/a/{name}.* reserved"):
+        mk.commit("", text.format(name))
+    assert mk.get_head_revision() == head
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_a_node_below_a_reserved_name_can_be_read_copied_moved_and_removed(mk: Cluster, name: str) -> None:
+    mk.commit("", '+"/a":{}')
+    mk.next.repository.run(lambda tx: (tx.add(f"/a/{name}"), tx.add(f"/a/{name}/child", {"p": 0})))
+    mk.commit("/a", f'^"{name}/child/p":null')
+    assert mk.get_nodes(f"/a/{name}") == '{":childNodeCount":1,"child":{":childNodeCount":0}}'
+    mk.commit("/a", f'*"{name}/child":"copied" >"{name}/child":"moved" -"{name}"')
+    assert not mk.node_exists(f"/a/{name}")
+    assert mk.get_nodes("/a", None, 0) == '{":childNodeCount":2,"copied":{},"moved":{}}'
+
+
 def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     assert len(found) == len(pairs)
