@@ -24,6 +24,7 @@ from hbasemk.jsop import Number, write_value
 _DIGITS: Final = 300
 """Python converts so many digits whatever its limit is."""
 _SHORT: Final = 10**_DIGITS
+_is_hexadecimal: Final = re.compile("-?0x[0-9a-fA-F]+").fullmatch
 _split_pair: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]").search
 
 
@@ -121,11 +122,18 @@ def _scalar(parsed: object) -> Scalar:
     raise InvalidValueError(f"a property cannot hold {'null' if parsed is None else shown(parsed)}")
 
 
+def _from_hexadecimal(text: str) -> int:
+    # The function int also takes other texts.
+    if not _is_hexadecimal(text):
+        raise ValueError
+    return int(text, 16)
+
+
 _MARKS: Final[dict[str, Callable[[str], Scalar]]] = {
     "$bytes": lambda inside: base64.b64decode(inside, validate=True),
     "$blob": BlobRef,
     "$float": lambda inside: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[inside],
-    "$integer": lambda inside: int(inside, 16),
+    "$integer": _from_hexadecimal,
     "$number": lambda inside: Json(Number(inside).text),
     "$string": lambda inside: base64.b64decode(inside, validate=True).decode("utf-8", "surrogatepass"),
 }

@@ -33,6 +33,11 @@ from tests.support.json_exports import bring_in, url_of
         ('{"properties": {"a": "line\nbreak"}}', "control character"),
         ('{"properties": {"a": {"$bytes": "%%"}}}', "$bytes"),
         ('{"properties": {"a": {"$float": "1"}}}', "$float"),
+        ('{"properties": {"a": {"$integer": " 7 "}}}', "$integer cannot hold ' 7 '"),
+        ('{"properties": {"a": {"$integer": "0x_1"}}}', "$integer cannot hold '0x_1'"),
+        ('{"properties": {"a": {"$integer": "0x1\\n"}}}', "$integer cannot hold"),
+        ('{"properties": {"a": {"$integer": "+0x1"}}}', "$integer cannot hold '+0x1'"),
+        ('{"properties": {"a": {"$integer": "1f"}}}', "$integer cannot hold '1f'"),
         ('{"properties": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}", "recursion"),
         ('{"properties": {"a": {"$number": "x"}}}', "$number"),
         ('{"properties": {"a": {"$number": 5}}}', "a property cannot hold"),
@@ -57,7 +62,7 @@ from tests.support.json_exports import bring_in, url_of
             "at character 36061",
         ),
     ],
-    ids=range(34),
+    ids=range(39),
 )
 def test_a_file_that_is_not_an_export_is_rejected_and_changes_nothing(new: str, text: str, named: str) -> None:
     data = text.encode("utf-8", "surrogateescape")
