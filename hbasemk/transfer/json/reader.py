@@ -232,7 +232,11 @@ class _Reader:
                     rest = self._text[self._at :].strip(_SPACE)
                     # Each whole file ends with }. At the very end, _fail adds the same words.
                     self._fail(error.msg + (_CUT_OFF if self._ended and rest and "}" not in rest else ""))
-            except (InvalidValueError, LimitError, RecursionError) as error:
+            except RecursionError:
+                self._fail(
+                    "a property cannot hold arrays or objects nested so deeply; expected a value, or an array of values"
+                )
+            except (InvalidValueError, LimitError) as error:
                 self._fail(str(error))
             if len(self._text) - self._at > LONGEST:
                 self._fail(f"a value has more than {LONGEST} characters")
