@@ -174,10 +174,11 @@ class Harness:
     ) -> None:
         """Measure several operations whose times are compared with each other; the rest is as in :meth:`compare`.
 
-        ``calls`` has the call of each operation. In each turn, each system makes all calls, one after another.
+        ``calls`` has the call of each operation. In each turn, the systems make the first call one after another, then the
+        second one, and so on. So each call finds the processor's caches as the call of another system has left them.
         """
         measured = [
-            _Measurement(operation, call, contender) for contender in contenders for operation, call in calls.items()
+            _Measurement(operation, call, contender) for operation, call in calls.items() for contender in contenders
         ]
         self._report(f"{self.scenario}: {', '.join(calls)}")
         active = list(measured)

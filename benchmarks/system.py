@@ -102,6 +102,9 @@ class System(ABC):
         """Return how many nodes differ between a mark and the head."""
         raise NotImplementedError
 
+    has_branches: ClassVar[bool] = False
+    """Whether :meth:`branch_and_merge` and :meth:`rebase_and_merge` are possible."""
+
     def branch_and_merge(self, nodes: Sequence[tuple[str, Properties]], commits: int) -> None:
         """Add nodes in ``commits`` commits on a private branch, and merge it."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.results import Result, Run
 from benchmarks.scenarios.adjust import KINDS, SLOTS, reading
-from benchmarks.scenarios.writing import CYCLE, CYCLE_BESIDE
+from benchmarks.scenarios.writing import COMMIT, CYCLE, CYCLE_BESIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _embedded(run: Run) -> Iterator[TargetResult]:
 
 
 def _branches(run: Run) -> Iterator[TargetResult]:
-    commit = _median(run, "set", "set one property", "hbasemk")
+    commit = _median(run, "branch", COMMIT, "hbasemk")
     for operation, most in ((CYCLE, 6), (CYCLE_BESIDE, 7)):
         target = f"{operation}: at most {most} times a commit"
         yield _compared(run, target, commit, _median(run, "branch", operation, "hbasemk"), most=most)

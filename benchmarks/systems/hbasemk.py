@@ -27,6 +27,7 @@ class _Hbasemk(System):
     name = "hbasemk"
     background_refresh = True
     has_slots = True
+    has_branches = True
 
     def __init__(self, url: str, owner: bool, poll_interval: float = DEFAULT_POLL_INTERVAL) -> None:
         self.url = url

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Harness
+from benchmarks.harness import Call, Harness
 from benchmarks.registry import Entry
 from benchmarks.results import Run
 from benchmarks.scenarios import multiprocess
@@ -14,6 +15,7 @@ from benchmarks.sizes import TINY, Sizes
 from benchmarks.system import System
 
 ENTRY = Entry("hbasemk", "sqlite", "hbasemk", "benchmarks.systems.hbasemk:EmbeddedHbasemk")
+BASELINE = Entry("baseline", "sqlite", "baseline", "benchmarks.systems.sqlite_baseline:PlainSqlite")
 
 
 def test_operations_of_one_comparison_take_turns(tmp_path: Path) -> None:
@@ -45,6 +47,19 @@ def test_operations_of_one_comparison_take_turns(tmp_path: Path) -> None:
     assert found["failing"].failed
     assert found["failing"].median is None
     assert len(run.results) == 3
+
+
+def test_no_call_follows_one_of_the_same_system_within_a_turn(tmp_path: Path) -> None:
+    calls: list[tuple[int, str, str]] = []
+
+    def record(operation: str) -> Call:
+        return lambda system, turn: calls.append((turn, type(system).name, operation))
+
+    with Harness(Run("r", "sqlite", {}), [ENTRY, BASELINE], str(tmp_path), TINY) as harness:
+        harness.compare_calls({name: record(name) for name in ("one", "two")}, harness.tree("turns"), turns=3)
+    assert len(calls) == len(set(calls)) == 4 * 4
+    followed = [(first[1], second[1]) for first, second in pairwise(calls) if first[0] == second[0]]
+    assert all(first != second for first, second in followed), calls
 
 
 def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

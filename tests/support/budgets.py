@@ -69,6 +69,7 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, pyramid": Budget(2, 1, 1, 30, 32, 184, 6_100),
         # A new branch, a commit to it, and a rebase are one transaction each.
         "branch with 8 changes and merge": Budget(9, None, None, None, 26, 131, 5_300),
+        "commit to trunk, in turn with branches": Budget(1, 1, 5, 100, 2, 8, 200),
         "branch, commit, rebase and merge": Budget(6, None, None, None, 7, 28, 900),
         "branch, commit, commit to trunk, rebase and merge": Budget(9, None, None, None, 13, 55, 1_750),
         "bulk load of 30 nodes, per node": Budget(2, 1, 1, 30, 12, 67, 2_700),
@@ -94,6 +95,7 @@ BUDGETS: Final[dict[str, dict[str, Budget]]] = {
         "add 30 nodes, pyramid": Budget(6, 1, 6, 130, 34, 186, 6_600),
         # A new branch looks at the horizon of the collection, in all stores.
         "branch with 8 changes and merge": Budget(17, None, None, None, 28, 132, 5_800),
+        "commit to trunk, in turn with branches": Budget(5, 2, 9, 195, 4, 10, 540),
         "branch, commit, rebase and merge": Budget(12, None, None, None, 9, 29, 900),
         "branch, commit, commit to trunk, rebase and merge": Budget(23, None, None, None, 19, 60, 1_850),
         "bulk load of 30 nodes, per node": Budget(6, 1, 15, 280, 14, 69, 3_100),

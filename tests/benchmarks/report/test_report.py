@@ -159,6 +159,19 @@ def test_the_targets_on_hbase() -> None:
     assert one(evaluated, "siblings").met is True
 
 
+def test_the_targets_of_branches_refer_to_a_commit_of_the_same_comparison() -> None:
+    evaluated = targets.evaluate(
+        [
+            run(
+                result("set", "set one property", "hbasemk", 0.001),
+                result("branch", "commit to trunk, in turn with branches", "hbasemk", 0.002),
+                result("branch", "branch, commit, rebase and merge", "hbasemk", 0.008),
+            )
+        ]
+    )
+    assert one(evaluated, "branch, commit, rebase and merge").measured == "4.00 times"
+
+
 @pytest.mark.parametrize(("store", "met"), [("sqlite", True), ("hbase", False)])
 def test_the_targets_of_adjusts(store: str, met: bool) -> None:
     def rate(words: str, value: float) -> Result:
