@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from benchmarks.harness import Contender, Harness
 from benchmarks.registry import Entry
 from benchmarks.scenarios.nodes import powers, properties
+from benchmarks.sizes import Sizes
 from benchmarks.system import Properties
 from benchmarks.workers import Gate
 
@@ -37,13 +38,13 @@ def processes(harness: Harness) -> None:
 def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts: Sequence[int]) -> None:
     """Commit from each number of processes at once, with each kind of commits; ``kinds`` has their words.
 
-    The kinds take turns too: their rates are compared with each other.
+    The kinds take turns too: their rates are compared with each other. The retries of a round that the time limit cuts short
+    are scaled to its planned commits.
     """
     sizes = harness.sizes
     contenders = harness.tree(tree, lambda entry: entry.multiprocess)
     active = {kind: list(contenders) for kind in kinds}
-    rates: dict[tuple[str, int, str], list[float]] = {}
-    retries: dict[tuple[str, int, str], list[float]] = {}
+    rounds: dict[tuple[str, int, str], list[Round]] = {}
     spent: dict[tuple[str, str], float] = {}
     for turn in range(sizes.rounds):
         for kind, words in kinds.items():
@@ -54,7 +55,7 @@ def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts:
                     entry = contender.entry
                     start_time = time.monotonic()
                     try:
-                        rate, retry_count = _round(harness, contender, kind, count, turn)
+                        done = _round(harness, contender, kind, count, turn)
                     except NotImplementedError:
                         chosen.remove(contender)
                         harness.record_missing(entry, operation(words, count), "not possible")
@@ -63,19 +64,20 @@ def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts:
                         chosen.remove(contender)
                         harness.record_failure(entry, operation(words, count), error)
                         continue
-                    rates.setdefault((kind, count, entry.key), []).append(rate)
-                    retries.setdefault((kind, count, entry.key), []).append(retry_count)
+                    rounds.setdefault((kind, count, entry.key), []).append(done)
                     spent[kind, entry.key] = spent.get((kind, entry.key), 0.0) + time.monotonic() - start_time
             active[kind] = [one for one in chosen if spent.get((kind, one.entry.key), 0.0) < sizes.time_limit]
     for kind, words in kinds.items():
         for count in counts:
             for contender in contenders:
-                found = rates.get((kind, count, contender.entry.key))
+                found = rounds.get((kind, count, contender.entry.key))
                 if found is not None:
                     label = operation(words, count)
-                    short = "" if len(found) == sizes.rounds else "cut short"
-                    harness.record(contender, label, "1/s", found, short)
-                    again = retries[kind, count, contender.entry.key]
+                    planned = commits_of_each(sizes, count) * count
+                    made, most = sum(one.commits for one in found), planned * sizes.rounds
+                    short = "" if made == most else f"cut short: {made:,} of {most:,} commits"
+                    harness.record(contender, label, "1/s", [one.commits / one.seconds for one in found], short)
+                    again = [one.retries * planned / one.commits for one in found]
                     harness.record(contender, f"{label}: retries", "retries", again)
     harness.drop(tree)
 
@@ -85,15 +87,28 @@ def operation(words: str, count: int) -> str:
     return f"{count} process{'es' if count > 1 else ''} {words}"
 
 
-def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> tuple[float, int]:
-    """Return the commits per second and the retries of ``count`` processes."""
+def commits_of_each(sizes: Sizes, count: int) -> int:
+    """Return the commits that each of ``count`` processes makes in a round without a time limit."""
+    return max(1, sizes.commits // count)
+
+
+class Round(NamedTuple):
+    """The commits and retries of all processes of a round, and its seconds."""
+
+    commits: int
+    retries: int
+    seconds: float
+
+
+def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> Round:
+    """Commit from ``count`` processes."""
     base = f"/{kind}{count}.{turn}"
     nodes: list[tuple[str, Properties]] = [(base, {"number": 0})]
     for number in range(count):
         nodes.append((f"{base}/{number}", {}))
         nodes += [(f"{base}/{number}/{own}", properties(own)) for own in range(OWN)]
     contender.system.add(nodes)
-    commits = max(1, harness.sizes.commits // count)
+    commits = commits_of_each(harness.sizes, count)
     address = contender.system.address()
     outcomes = harness.workers.run(
         [
@@ -102,7 +117,7 @@ def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: 
         ]
     )
     seconds = max(one.ended for one in outcomes) - min(one.started for one in outcomes)
-    return sum(one.commits for one in outcomes) / seconds, sum(one.retries for one in outcomes)
+    return Round(sum(one.commits for one in outcomes), sum(one.retries for one in outcomes), seconds)
 
 
 class WorkResult(NamedTuple):

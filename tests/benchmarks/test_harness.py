@@ -11,11 +11,14 @@ from benchmarks.harness import Call, Harness
 from benchmarks.registry import Entry
 from benchmarks.results import Run
 from benchmarks.scenarios import multiprocess
+from benchmarks.scenarios.multiprocess import Round
 from benchmarks.sizes import TINY, Sizes
 from benchmarks.system import System
 
 ENTRY = Entry("hbasemk", "sqlite", "hbasemk", "benchmarks.systems.hbasemk:EmbeddedHbasemk")
 BASELINE = Entry("baseline", "sqlite", "baseline", "benchmarks.systems.sqlite_baseline:PlainSqlite")
+
+COMMITS = 40
 
 
 def test_operations_of_one_comparison_take_turns(tmp_path: Path) -> None:
@@ -65,15 +68,15 @@ def test_no_call_follows_one_of_the_same_system_within_a_turn(tmp_path: Path) ->
 def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, str, int]] = []
 
-    def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> tuple[float, int]:
+    def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> Round:
         calls.append((turn, kind, count))
         if kind == "missing":
             raise NotImplementedError
-        return 1.0 + turn, turn
+        return Round(COMMITS, turn, COMMITS / (1.0 + turn))
 
     monkeypatch.setattr(multiprocess, "_round", measured)
     run = Run("r", "sqlite", {})
-    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2)) as harness:
+    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2, commits=COMMITS)) as harness:
         multiprocess.compare_kinds(harness, "turns", {"a": "first", "missing": "absent", "b": "second"}, [1, 2])
     assert calls == [
         *((0, "a", 1), (0, "a", 2), (0, "missing", 1), (0, "b", 1), (0, "b", 2)),
@@ -87,3 +90,26 @@ def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkey
         **{f"{count} second": 1.5 for count in ("1 process", "2 processes")},
         **{f"{count} second: retries": 0.5 for count in ("1 process", "2 processes")},
     }
+
+
+def test_the_commits_that_the_time_limit_leaves_out_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> Round:
+        return Round(COMMITS // 4 if turn else COMMITS, 3, 1.0)
+
+    monkeypatch.setattr(multiprocess, "_round", measured)
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2, commits=COMMITS)) as harness:
+        multiprocess.compare_kinds(harness, "turns", {"a": "first"}, [2])
+    rates, retries = run.results
+    assert rates.note == "cut short: 50 of 80 commits"
+    # A round with a quarter of its commits would have four times as many retries.
+    assert retries.median == 7.5
+
+
+def test_a_round_ends_at_the_time_limit(tmp_path: Path) -> None:
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=1, commits=10**9, time_limit=1)) as harness:
+        multiprocess.compare_kinds(harness, "turns", {"disjoint": "first"}, [1])
+    rates, _ = run.results
+    assert rates.note.startswith("cut short: ")
+    assert rates.note.endswith(" of 1,000,000,000 commits")
