@@ -62,6 +62,8 @@ def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts:
                         continue
                     except Exception as error:
                         chosen.remove(contender)
+                        # An operation that fails has no figures, as in the harness.
+                        rounds.pop((kind, count, entry.key), None)
                         harness.record_failure(entry, operation(words, count), error)
                         continue
                     rounds.setdefault((kind, count, entry.key), []).append(done)
@@ -189,16 +191,17 @@ def visibility_latency(harness: Harness) -> None:
         waits: dict[int, list[float]] = {}
         chosen = [one for one in range(len(contenders)) if refreshing or contenders[one].system.background_refresh]
         for turn in range(sizes.rounds):
-            for number in list(chosen):
+            start = turn % max(1, len(chosen))
+            for number in chosen[start:] + chosen[:start]:
                 contender = contenders[number]
                 try:
                     waits.setdefault(number, []).extend(_wait(harness, contender, refreshing, turn))
                 except Exception as error:
                     chosen.remove(number)
+                    waits.pop(number, None)
                     harness.record_failure(contender.entry, label, error)
-        for number, found in waits.items():
-            if found:
-                harness.record(contenders[number], label, "s", found)
+        for number, found in sorted(waits.items()):
+            harness.record(contenders[number], label, "s", found)
     harness.drop("visibility_latency")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from benchmarks.harness import Call, Harness
+from benchmarks.harness import Call, Contender, Harness
 from benchmarks.registry import Entry
 from benchmarks.results import Run
 from benchmarks.scenarios import multiprocess
@@ -113,3 +114,47 @@ def test_a_round_ends_at_the_time_limit(tmp_path: Path) -> None:
     rates, _ = run.results
     assert rates.note.startswith("cut short: ")
     assert rates.note.endswith(" of 1,000,000,000 commits")
+
+
+def test_an_operation_that_fails_in_a_later_round_has_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> Round:
+        if (count, turn) == (2, 1):
+            raise RuntimeError("on purpose")
+        return Round(COMMITS, 0, 1.0)
+
+    monkeypatch.setattr(multiprocess, "_round", measured)
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2, commits=COMMITS)) as harness:
+        multiprocess.compare_kinds(harness, "turns", {"a": "first"}, [1, 2])
+    assert [(result.operation, result.median, result.failed) for result in run.results] == [
+        ("2 processes first", None, True),
+        ("1 process first", COMMITS, False),
+        ("1 process first: retries", 0, False),
+    ]
+
+
+def test_systems_take_turns_at_the_latency_of_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[bool, int, str]] = []
+
+    def measured(harness: Harness, contender: Contender, refreshing: bool, turn: int) -> list[float]:
+        calls.append((refreshing, turn, contender.entry.key))
+        if turn == 2 and contender.entry is BASELINE:
+            raise RuntimeError("on purpose")
+        return [0.1]
+
+    monkeypatch.setattr(multiprocess, "_wait", measured)
+    run = Run("r", "sqlite", {})
+    with Harness(run, [ENTRY, BASELINE], str(tmp_path), replace(TINY, rounds=3)) as harness:
+        multiprocess.visibility_latency(harness)
+    assert [(turn, system) for refreshing, turn, system in calls if refreshing] == [
+        *((0, "hbasemk"), (0, "baseline")),
+        *((1, "baseline"), (1, "hbasemk")),
+        *((2, "hbasemk"), (2, "baseline")),
+    ]
+    found = [result for result in run.results if "explicit" in result.operation]
+    assert [(result.system, result.samples, result.failed) for result in found] == [
+        ("baseline", 0, True),
+        ("hbasemk", 3, False),
+    ]
