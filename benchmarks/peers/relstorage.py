@@ -11,6 +11,7 @@ from relstorage.options import Options
 from relstorage.storage import RelStorage
 
 from benchmarks.peers.objects import CACHED_OBJECTS, ObjectSystem
+from benchmarks.systems.hbasemk import file_size
 
 FULL = 2
 """SQLite's ``synchronous`` level that syncs the log in every commit. RelStorage's default, 1, may lose commits."""
@@ -51,4 +52,9 @@ class RelStorageSystem(ObjectSystem):
         self._manager.begin()
 
     def size(self) -> int:
-        return sum(file.stat().st_size for file in self._folder.iterdir() if file.is_file())
+        # A checkpoint waits for readers.
+        self._manager.abort()
+        try:
+            return sum(file_size(str(file)) for file in self._folder.glob("*.sqlite3"))
+        finally:
+            self._manager.begin()

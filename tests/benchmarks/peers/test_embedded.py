@@ -64,6 +64,14 @@ class TestFileStorage(Embedded):
 class TestRelStorage(Embedded):
     target = "benchmarks.peers.relstorage:RelStorageSystem"
 
+    def test_the_size_has_no_versions_of_pages_in_the_log(self, system: System, place: str) -> None:
+        system.add([("/a", {"text": "x" * 4_000})])
+        for value in range(100):
+            system.set("/a", "number", value)
+        size = system.size()
+        assert size == sum(file.stat().st_size for file in Path(place).glob("*.sqlite3"))
+        assert [file.stat().st_size for file in Path(place).glob("*-wal")] == [0]
+
 
 class TestZeo(Embedded):
     target = "benchmarks.peers.zeo:ZeoSystem"
