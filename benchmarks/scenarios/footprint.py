@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import gc
+import os
 import time
 from collections.abc import Callable
 from typing import Final
 
-from benchmarks.harness import Contender, Harness
+from benchmarks.harness import Contender, Harness, TooSlowError
 from benchmarks.registry import Entry
 from benchmarks.scenarios.nodes import flat, properties
 from benchmarks.system import System
-from benchmarks.systems.hbasemk import host_and_port
+from benchmarks.systems.hbasemk import EmbeddedHbasemk, host_and_port
 from benchmarks.wire import Relay
 from benchmarks.workers import Gate, Workers
 
@@ -28,6 +29,8 @@ def bytes_transferred(harness: Harness) -> None:
         try:
             _transferred(harness, contender, count)
             _stored(harness, contender, count)
+        except TooSlowError as error:
+            harness.record_missing(contender.entry, "counting bytes", str(error))
         except Exception as error:
             harness.record_failure(contender.entry, "counting bytes", error)
     harness.drop("bytes")
@@ -46,6 +49,7 @@ def _transferred(harness: Harness, contender: Contender, count: int) -> None:
         if written is None:
             harness.record_missing(contender.entry, "bytes written", "needs psutil, on Linux")
             return
+        _fill_log(harness, contender.system)
         for name, call in _operations(contender.system, 1):
             before = written()
             for turn in range(count):
@@ -73,6 +77,23 @@ def _transferred(harness: Harness, contender: Contender, count: int) -> None:
                 harness.record(contender, f"{name}: bytes on the wire", "B", [(relay.bytes - before) / count])
         finally:
             system.close()
+
+
+def _fill_log(harness: Harness, system: System) -> None:
+    """Let hbasemk commit until its log has its full size: it fills a shorter one with zeros (decision 51).
+
+    So many commits write more than it appends at a time.
+    """
+    if isinstance(system, EmbeddedHbasemk):
+        stop = harness.start_time_limit()
+        size, turn = -1, 0
+        while (found := os.path.getsize(f"{system.path}-wal")) != size:
+            if stop():
+                raise TooSlowError(f"the log did not reach its full size in {harness.sizes.time_limit} s")
+            size = found
+            for _ in range(MEASURED):
+                turn -= 1
+                system.set("/set", "number", turn)
 
 
 def _written() -> Callable[[], int] | None:

@@ -190,12 +190,17 @@ class EmbeddedHbasemk(_Hbasemk):
         Path(place).mkdir(parents=True, exist_ok=True)
         return cls(f"sqlite:///{Path(place).absolute() / cls.file}", owner=True)
 
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.url.removeprefix("sqlite:///")
+
     def size(self) -> int:
         """Return the size of the file after a checkpoint of the write-ahead log."""
-        return file_size(self.url.removeprefix("sqlite:///"))
+        return file_size(self.path)
 
     def _remove(self) -> None:
-        remove_file(self.url.removeprefix("sqlite:///"))
+        remove_file(self.path)
 
 
 class DistributedHbasemk(_Hbasemk):
