@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -82,31 +83,33 @@ def bench(
         return 0
     if not places and not files:
         raise click.UsageError("no place given; expected a folder, the URL of an HBase, or --from FILE")
-    if plots is not None:
-        _need_matplotlib()
     changes = dict(size.partition("=")[::2] for size in sizes)
     chosen = (QUICK if quick else FULL).with_changes(changes)
     runs = newest(results.read(files))
-    for place in map(runner.place_of, places):
+    runner.check_scenarios(scenarios)
+    found = [runner.place_of(place) for place in places]
+    for place in found:
         known = {entry.key for entry in registry.entries(place.store)}
         if systems and not known & set(systems):
             raise InvalidValueError(
                 f"no system named {', '.join(systems)} on {place.store}; expected one of {', '.join(sorted(known))}"
             )
-        run = runner.measure(
-            place,
-            chosen,
-            scenarios=scenarios,
-            systems=systems,
-            remark=remark,
-            report=output.complain_lines,
-        )
-        if run.environment["left_out"]:
-            output.complain_lines(f"to measure all systems: {EXTRA}")
-        if json_file is not None:
-            with json_file.open("a", encoding="utf-8") as out:
-                results.write(run, out)
-        runs = newest([*runs, run])
+    # A run takes long, so an output that cannot be written fails before it.
+    _prepare(markdown, plots)
+    with json_file.open("a", encoding="utf-8") if json_file is not None else nullcontext() as out:
+        for place in found:
+            run = runner.measure(
+                place,
+                chosen,
+                scenarios=scenarios,
+                systems=systems,
+                remark=remark,
+                report=output.complain_lines,
+                out=out,
+            )
+            if run.environment["left_out"]:
+                output.complain_lines(f"to measure all systems: {EXTRA}")
+            runs = newest([*runs, run])
     _show(session, runs, table, markdown, plots, form)
     return 1 if any(result.failed for run in runs for result in run.results) else 0
 
@@ -156,6 +159,18 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
 
         for file in drawer.draw(runs, plots, form):
             output.complain_lines(str(file))
+
+
+def _prepare(markdown: Path | None, plots: Path | None) -> None:
+    """Raise an error if the tables or the plots cannot be written."""
+    if markdown is not None:
+        from benchmarks.report import markdown as writer
+
+        writer.current(markdown)
+        markdown.open("a").close()
+    if plots is not None:
+        _need_matplotlib()
+        plots.mkdir(parents=True, exist_ok=True)
 
 
 def _need_matplotlib() -> None:

@@ -84,10 +84,43 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
 
 def write(run: Run, out: TextIO) -> None:
     """Write a run as JSON lines: first the run with its environment, then its results."""
-    head = {"kind": "run", "run": run.run, "store": run.store, "environment": run.environment}
-    out.write(json.dumps(head) + "\n")
-    for result in run.results:
-        out.write(json.dumps({"kind": "result", "run": run.run, **asdict(result)}) + "\n")
+    with Writer(run, out) as writer:
+        for result in run.results:
+            writer.write(result)
+
+
+class Writer:
+    """Writes a run as JSON lines while it is measured, so that an interruption loses no result. A context manager.
+
+    Another line with the environment follows if the environment has changed at the end.
+    """
+
+    def __init__(self, run: Run, out: TextIO) -> None:
+        self._run = run
+        self._out = out
+        self._head = ""
+
+    def write(self, result: Result) -> None:
+        """Write one result."""
+        self._line({"kind": "result", "run": self._run.run, **asdict(result)})
+
+    def __enter__(self) -> Writer:
+        self._write_head()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write_head()
+
+    def _write_head(self) -> None:
+        run = self._run
+        head = {"kind": "run", "run": run.run, "store": run.store, "environment": run.environment}
+        if (text := json.dumps(head)) != self._head:
+            self._line(head)
+            self._head = text
+
+    def _line(self, found: dict[str, Any]) -> None:
+        self._out.write(json.dumps(found) + "\n")
+        self._out.flush()
 
 
 def read(files: Iterable[Path]) -> list[Run]:
@@ -105,7 +138,8 @@ def read(files: Iterable[Path]) -> list[Run]:
             try:
                 found = json.loads(line)
                 if found["kind"] == "run":
-                    runs[found["run"]] = Run(found["run"], found["store"], found["environment"])
+                    run = runs.setdefault(found["run"], Run(found["run"], found["store"], {}))
+                    run.environment = found["environment"]
                 else:
                     given = {name: value for name, value in found.items() if name in names}
                     runs[found["run"]].results.append(Result(**given))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import ExitStack
+from typing import NamedTuple, TextIO
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.environment import environment
 from benchmarks.harness import Harness
 from benchmarks.registry import Entry, MissingPackageError, Store, entries
-from benchmarks.results import Result, Run
+from benchmarks.results import Run, Writer
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import Sizes
 from hbasemk.errors import InvalidValueError
@@ -55,6 +56,13 @@ def choose(store: Store, keys: Sequence[str]) -> tuple[list[Entry], dict[str, st
     return found, left_out
 
 
+def check_scenarios(names: Sequence[str]) -> None:
+    """Raise InvalidValueError for the name of an unknown scenario."""
+    unknown = [name for name in names if name not in SCENARIOS]
+    if unknown:
+        raise InvalidValueError(f"unknown scenario {', '.join(unknown)}; expected one of {', '.join(SCENARIOS)}")
+
+
 def measure(
     place: Place,
     sizes: Sizes,
@@ -63,22 +71,22 @@ def measure(
     systems: Sequence[str] = (),
     remark: str = "",
     report: Callable[[str], None] = lambda _: None,
-    on_result: Callable[[Result], None] = lambda _: None,
+    out: TextIO | None = None,
 ) -> Run:
     """Run scenarios (default: all) on the systems (default: all) of a place's store.
 
-    ``report`` receives lines about the progress, and ``on_result`` each result as soon as it exists. Raises
+    ``report`` receives lines about the progress, and ``out`` each result as a JSON line as soon as it exists. Raises
     InvalidValueError for an unknown scenario.
     """
-    unknown = [name for name in scenarios if name not in SCENARIOS]
-    if unknown:
-        raise InvalidValueError(f"unknown scenario {', '.join(unknown)}; expected one of {', '.join(SCENARIOS)}")
+    check_scenarios(scenarios)
     chosen, left_out = choose(place.store, systems)
     run = Run(uuid.uuid4().hex[:8], place.store, environment(sizes, remark))
     run.environment["left_out"] = left_out
     for key, reason in left_out.items():
         report(f"{key} is left out: {reason}")
-    with Harness(run, chosen, place.where, sizes, report, on_result) as harness:
+    with ExitStack() as stack:
+        on_result = (lambda _: None) if out is None else stack.enter_context(Writer(run, out)).write
+        harness = stack.enter_context(Harness(run, chosen, place.where, sizes, report, on_result))
         for name in scenarios or SCENARIOS:
             harness.scenario = name
             SCENARIOS[name](harness)

@@ -9,6 +9,7 @@ from typing import Final
 from benchmarks.report import figures, targets
 from benchmarks.report.tables import verdict
 from benchmarks.results import Run
+from hbasemk.errors import InvalidValueError
 
 BEGIN: Final = "<!-- figures: written by `python -m benchmarks --markdown`, do not edit -->"
 END: Final = "<!-- end of figures -->"
@@ -16,7 +17,7 @@ END: Final = "<!-- end of figures -->"
 
 def write(runs: list[Run], file: Path) -> None:
     """Replace the figures between the two markers of a file. Without markers, append; without a file, create it."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    text = current(file)
     figure_text = "\n".join([BEGIN, "", *render(runs), END])
     before, begin, rest = text.partition(BEGIN)
     if begin and END in rest:
@@ -24,6 +25,16 @@ def write(runs: list[Run], file: Path) -> None:
     else:
         before, after = f"{text.rstrip()}\n\n" if text.strip() else "", "\n"
     file.write_text(before + figure_text + after, encoding="utf-8")
+
+
+def current(file: Path) -> str:
+    """Return the text of a file; an empty one without a file. Raises InvalidValueError if it is not UTF-8."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise InvalidValueError(f"{file} must be a Markdown file in UTF-8, got other bytes ({error})") from error
 
 
 def render(runs: list[Run]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.command import main
+from benchmarks.harness import Harness
 from benchmarks.results import read
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import FULL
@@ -91,6 +92,50 @@ def test_the_command_rejects_invalid_arguments_before_it_measures(
     assert ended(*arguments) == 2
     assert words in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--json", "--markdown", "--plots"])
+def test_an_output_that_cannot_be_written_is_an_error_before_the_run(
+    option: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert ended(str(tmp_path / "trees"), "--quick", *SMALL, option, str(tmp_path / "file" / "r")) != 0
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert str(tmp_path / "file") in err
+    assert not (tmp_path / "trees").exists()
+
+
+def test_a_markdown_file_of_other_bytes_is_an_error_before_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "R.md").write_bytes(b"\xff")
+    assert ended(str(tmp_path / "trees"), "--quick", *SMALL, "--markdown", str(tmp_path / "R.md")) == USAGE
+    assert "R.md must be a Markdown file in UTF-8" in capfd.readouterr().err
+    assert not (tmp_path / "trees").exists()
+
+
+def test_a_second_place_that_is_wrong_is_an_error_before_the_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(str(tmp_path / "trees"), "memory://", "--quick", *SMALL) == USAGE
+    assert "memory://" in capfd.readouterr().err
+    assert not (tmp_path / "trees").exists()
+
+
+def test_an_interruption_keeps_the_results_until_then(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(harness: Harness) -> None:
+        harness.run.environment["left_out"]["other"] = "on purpose"
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SCENARIOS, "add", interrupt)
+    results = tmp_path / "r.jsonl"
+    assert ended(str(tmp_path / "t"), "--quick", *SMALL, "--scenario", "add", "--json", str(results)) == 130
+    (run,) = read([results])
+    assert [(result.system, result.samples) for result in run.results] == [("hbasemk", 3), ("baseline", 3)]
+    assert run.environment["left_out"] == {"other": "on purpose"}
 
 
 def process(arguments: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
