@@ -94,7 +94,7 @@ class Harness:
             for entry in self.entries:
                 if include(entry):
                     try:
-                        contenders.append(Contender(entry, entry.load().create(self.place_of(name, entry))))
+                        contenders.append(Contender(entry, entry.create(self.place_of(name, entry))))
                     except NotImplementedError as error:
                         self.run.environment.setdefault("left_out", {})[entry.key] = str(error)
                     except Exception as error:  # the other systems continue

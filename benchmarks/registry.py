@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -38,6 +40,22 @@ class Entry:
             raise MissingPackageError(f"{self.key} needs {', '.join(self.needs) or module} ({error})") from error
         assert issubclass(found, System)
         return found
+
+    def create(self, place: str) -> System:
+        """Create a tree at a place. A creation that fails or is interrupted leaves nothing."""
+        with self.removed_on_failure(place):
+            return self.load().create(place)
+
+    @contextmanager
+    def removed_on_failure(self, place: str) -> Iterator[None]:
+        """Remove the tree at a place if the block fails or is interrupted. With NotImplementedError it has made none."""
+        try:
+            yield
+        except NotImplementedError:
+            raise
+        except BaseException:
+            self.load().remove(place)
+            raise
 
 
 class MissingPackageError(ImportError):

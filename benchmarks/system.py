@@ -31,6 +31,13 @@ class System(ABC):
     def create(cls, place: str) -> System:
         """Create an empty tree at ``place`` and connect to it. A place is a folder, or ``host:port/prefix`` on HBase."""
 
+    @classmethod  # noqa: B027
+    def remove(cls, place: str) -> None:
+        """Remove what :meth:`create` has made at ``place``, if anything, without a connection to the tree.
+
+        Systems on HBase override this. The harness removes folders itself.
+        """
+
     @abstractmethod
     def address(self) -> str:
         """Return the argument with which ``type(self).join`` reaches the same tree from another process."""

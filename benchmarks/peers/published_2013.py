@@ -97,6 +97,14 @@ class Published2013Kernel(System):
     def create(cls, place: str) -> Published2013Kernel:
         return cls(place, owner=True)
 
+    @classmethod
+    def remove(cls, place: str) -> None:
+        cells = cls.cells_type(place)
+        try:
+            cells.drop()
+        finally:
+            cells.close()
+
     def address(self) -> str:
         return self._place
 

@@ -78,7 +78,7 @@ class Cells(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """Remove the tables."""
+        """Remove the tables that exist."""
 
     @abstractmethod
     def begin(self, revision: int, message: str) -> None:
@@ -142,8 +142,11 @@ class Thrift1Cells(Cells):
         self._connection.create_table(self._journal, {FAMILY.decode(): {**kept, "max_versions": 1}})
 
     def drop(self) -> None:
-        for table in (self._nodes, self._journal):
-            self._connection.delete_table(table, disable=True)
+        for table in {self._nodes, self._journal}.intersection(self._connection.tables()):
+            # It may have been interrupted before.
+            if self._connection.is_table_enabled(table):
+                self._connection.disable_table(table)
+            self._connection.delete_table(table)
 
     def begin(self, revision: int, message: str) -> None:
         cells = ((COMMITTED, NO), (ABORT, NO), (MESSAGE, message.encode()))

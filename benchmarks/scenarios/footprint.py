@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 from benchmarks.harness import Contender, Harness, TooSlowError
@@ -125,15 +126,14 @@ def memory(harness: Harness) -> None:
         if not entry.single_process:
             continue
         label = "memory after {:,} nodes"
-        workers = Workers()
+        place = harness.place_of("memory", entry)
         try:
-            place = harness.place_of("memory", entry)
-            (found,) = workers.run([(grow, (entry, place, sizes.memory_small, largest, sizes.chunk))])
+            # The worker owns the tree, and an interruption or an error may end it before it has removed it.
+            with entry.removed_on_failure(place), closing(Workers()) as workers:
+                (found,) = workers.run([(grow, (entry, place, sizes.memory_small, largest, sizes.chunk))])
         except Exception as error:
             harness.record_failure(entry, label.format(largest), error)
             continue
-        finally:
-            workers.close()
         if found is None:
             harness.record_missing(entry, label.format(largest), "needs psutil")
             continue
@@ -148,11 +148,11 @@ def grow(gate: Gate, entry: Entry, place: str, small: int, large: int, chunk: in
     except ImportError:
         return None
     process = psutil.Process()
-    loaded = entry.load()
+    entry.load()
     gate()
     gc.collect()
     before = process.memory_info().rss
-    system = loaded.create(place)
+    system = entry.create(place)
     found: dict[int, int] = {}
     try:
         at = 0

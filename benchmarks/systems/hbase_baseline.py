@@ -84,6 +84,11 @@ class RawThrift2(System):
         """Create the tables at ``host:port/prefix``."""
         return cls(place, owner=True)
 
+    @classmethod
+    def remove(cls, place: str) -> None:
+        """Drop the tables."""
+        with_tables(place, lambda store: store.drop_tables(TABLES))
+
     def address(self) -> str:
         """Return the place."""
         return self.place
@@ -293,7 +298,7 @@ class RawThrift2(System):
         """Close the connection; the creator also drops the tables."""
         self._client.close()
         if self.owner:
-            with_tables(self.place, lambda store: store.drop_tables(TABLES))
+            self.remove(self.place)
 
 
 def with_tables(place: str, do: Callable[[HBaseStore], object]) -> None:

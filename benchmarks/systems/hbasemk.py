@@ -209,16 +209,31 @@ class DistributedHbasemk(_Hbasemk):
     @classmethod
     def create(cls, place: str) -> System:
         """Create the tables at ``host:port/prefix``."""
-        address, _, prefix = place.partition("/")
-        return cls(f"hbase://{address}/?prefix={prefix}", owner=True)
+        return cls(_url(place), owner=True)
+
+    @classmethod
+    def remove(cls, place: str) -> None:
+        """Drop the tables."""
+        _drop_tables(_url(place))
 
     def size(self) -> int:
         """See :func:`cells_size`."""
         return cells_size(self.repository.store, [table.name for table in schema.TABLES])
 
     def _remove(self) -> None:
-        store = self._store()
+        _drop_tables(self.url)
+
+
+def _url(place: str) -> str:
+    address, _, prefix = place.partition("/")
+    return f"hbase://{address}/?prefix={prefix}"
+
+
+def _drop_tables(url: str) -> None:
+    store = open_store(url)[0]
+    try:
         store.drop_tables(schema.TABLES)
+    finally:
         store.close()
 
 
