@@ -12,7 +12,7 @@ import multiprocessing
 import signal
 import traceback
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
@@ -53,6 +53,16 @@ def _serve(pipe: Connection) -> None:
         pipe.send(reply)
 
 
+def _receive(pipes: Sequence[Connection]) -> dict[Connection, tuple[str, Any]]:
+    """Return a reply of each process, or raise EOFError or OSError as soon as one of them has died."""
+    replies: dict[Connection, tuple[str, Any]] = {}
+    while missing := [pipe for pipe in pipes if pipe not in replies]:
+        for pipe in wait(missing):
+            assert isinstance(pipe, Connection)
+            replies[pipe] = pipe.recv()
+    return replies
+
+
 class Workers:
     """Worker processes, spawned on demand so that they inherit no state."""
 
@@ -90,14 +100,13 @@ class Workers:
     def _exchange(self, pipes: Sequence[Connection], jobs: Sequence[Job]) -> list[tuple[str, Any]]:
         for pipe, job in zip(pipes, jobs, strict=True):
             pipe.send(job)
-        replies = [pipe.recv() for pipe in pipes]
-        while waiting := [place for place, (kind, _) in enumerate(replies) if kind == "ready"]:
-            opens = all(kind in {"ready", "done"} for kind, _ in replies)
-            for place in waiting:
-                pipes[place].send(opens)
-            for place in waiting:
-                replies[place] = pipes[place].recv()
-        return replies
+        replies = _receive(pipes)
+        while waiting := [pipe for pipe in pipes if replies[pipe][0] == "ready"]:
+            opens = all(kind in {"ready", "done"} for kind, _ in replies.values())
+            for pipe in waiting:
+                pipe.send(opens)
+            replies |= _receive(waiting)
+        return [replies[pipe] for pipe in pipes]
 
     def close(self) -> None:
         """Stop the processes; terminate them if a job is still running."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.workers import Gate, WorkerError, Workers
+
+HANGS = 120
+"""Seconds after which the parent surely waits for the job that works."""
 
 
 @pytest.fixture
@@ -54,6 +58,12 @@ def cannot(gate: Gate) -> None:
 def dies(gate: Gate) -> None:
     gate()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ends_after(gate: Gate, file: str) -> None:
+    gate()
+    while not Path(file).exists():
+        time.sleep(0.02)
 
 
 def variable(gate: Gate, name: str) -> str | None:
@@ -132,6 +142,15 @@ def test_a_failure_is_reported_and_releases_the_other_jobs(workers: Workers, bef
 def test_an_unsupported_operation_is_not_a_failure(workers: Workers) -> None:
     with pytest.raises(NotImplementedError, match="not here"):
         workers.run([(cannot, ()), (times, (0.0,))])
+
+
+def test_a_dead_process_is_reported_while_an_earlier_job_works(workers: Workers, tmp_path: Path) -> None:
+    ends = threading.Timer(HANGS, (tmp_path / "end").touch)
+    ends.start()
+    with pytest.raises(WorkerError, match="ended in the middle"):
+        workers.run([(ends_after, (str(tmp_path / "end"),)), (dies, ())])
+    ends.cancel()
+    assert not (tmp_path / "end").exists()
 
 
 def test_a_dead_process_is_reported_and_replaced(workers: Workers) -> None:
