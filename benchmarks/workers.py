@@ -8,7 +8,6 @@ work.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import signal
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
-from hbasemk.transfer.files.processes import end_with_parent
+from hbasemk.transfer.files.processes import end_with_parent, spawn
 
 Gate: TypeAlias = Callable[[], None]
 Job: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
@@ -30,7 +29,7 @@ class _Stopped(Exception):
     """Another job failed before its gate, so this one does not go on."""
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(_: None, pipe: Connection) -> None:
     """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
@@ -67,7 +66,6 @@ class Workers:
     """Worker processes, spawned on demand so that they inherit no state."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
         self._processes: list[tuple[BaseProcess, Connection]] = []
         self._working = False
 
@@ -77,11 +75,7 @@ class Workers:
         Raises WorkerError with the traceback of the first failed job, or NotImplementedError if a job raised that.
         """
         while len(self._processes) < len(jobs):
-            parent_end, worker_end = self._context.Pipe()
-            process = self._context.Process(target=_serve, args=(worker_end,), daemon=True)
-            process.start()
-            worker_end.close()
-            self._processes.append((process, parent_end))
+            self._processes.append(spawn(_serve, None))
         self._working = True
         try:
             replies = self._exchange([pipe for _, pipe in self._processes[: len(jobs)]], jobs)

@@ -86,6 +86,16 @@ def works_for_long(gate: Gate, file: str) -> None:
     time.sleep(600)
 
 
+def mask(gate: Gate) -> bool:
+    gate()
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_an_interruption_reaches_no_worker_that_starts(workers: Workers) -> None:
+    # A worker that has not yet ignored SIGINT would print a traceback.
+    assert workers.run([(mask, ())]) == [True]
+
+
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     job = (
