@@ -17,6 +17,7 @@ from hbasemk.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from benchmarks.results import Run
+    from benchmarks.runner import Place
 
 EXTRA = "pip install -e '.[bench]'"
 
@@ -74,7 +75,7 @@ def bench(
     creates its files in its own subfolder; on HBase the names of all tables begin with the prefix. The run removes them at
     its end. The exit code is 1 if a system failed at an operation.
     """
-    from benchmarks import registry, results, runner
+    from benchmarks import results, runner
     from benchmarks.sizes import FULL, QUICK
 
     session.choose(None, output_form, debug)
@@ -88,12 +89,7 @@ def bench(
     runs = newest(results.read(files))
     runner.check_scenarios(scenarios)
     found = [runner.place_of(place) for place in places]
-    for place in found:
-        known = {entry.key for entry in registry.entries(place.store)}
-        if systems and not known & set(systems):
-            raise InvalidValueError(
-                f"no system named {', '.join(systems)} on {place.store}; expected one of {', '.join(sorted(known))}"
-            )
+    _check_systems(systems, found)
     # A run takes long, so an output that cannot be written fails before it.
     _prepare(markdown, plots)
     with json_file.open("a", encoding="utf-8") if json_file is not None else nullcontext() as out:
@@ -159,6 +155,21 @@ def _show(session: Session, runs: list[Run], table: bool, markdown: Path | None,
 
         for file in drawer.draw(runs, plots, form):
             output.complain_lines(str(file))
+
+
+def _check_systems(systems: Sequence[str], places: Sequence[Place]) -> None:
+    """Raise InvalidValueError for a name of no system, or if the store of a place has none of the systems."""
+    from benchmarks import registry
+
+    keys = dict.fromkeys(entry.key for entry in registry.ENTRIES)
+    if unknown := [system for system in systems if system not in keys]:
+        raise InvalidValueError(f"no system named {', '.join(unknown)}; expected one of {', '.join(keys)}")
+    for place in places:
+        known = [entry.key for entry in registry.entries(place.store)]
+        if systems and not set(known) & set(systems):
+            raise InvalidValueError(
+                f"no system named {', '.join(systems)} on {place.store}; expected one of {', '.join(known)}"
+            )
 
 
 def _prepare(markdown: Path | None, plots: Path | None) -> None:

@@ -81,6 +81,8 @@ def test_the_command_lists_scenarios_systems_and_sizes(capfd: pytest.CaptureFixt
         ((), "no place"),
         (("folder", "--scenario", "nothing"), "unknown scenario nothing"),
         (("folder", "--system", "nothing"), "no system named nothing"),
+        (("folder", "--system", "hbasemk", "--system", "base-line"), "no system named base-line"),
+        (("folder", "--system", "published_2013"), "no system named published_2013 on sqlite"),
         (("folder", "--size", "turns=many"), "a size must be NAME=NUMBER"),
         (("memory://",), "hbase://host:port"),
     ],
