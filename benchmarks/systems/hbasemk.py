@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from benchmarks.system import Properties, System
 from benchmarks.systems.batch_history import write_history
@@ -188,12 +188,12 @@ class EmbeddedHbasemk(_Hbasemk):
     def create(cls, place: str) -> System:
         """Create the file in a folder."""
         Path(place).mkdir(parents=True, exist_ok=True)
-        return cls(f"sqlite:///{Path(place).absolute() / cls.file}", owner=True)
+        return cls(f"sqlite:///{quote(str(Path(place).absolute() / cls.file))}", owner=True)
 
     @property
     def path(self) -> str:
         """The path of the file."""
-        return self.url.removeprefix("sqlite:///")
+        return unquote(self.url.removeprefix("sqlite:///"))
 
     def size(self) -> int:
         """Return the size of the file after a checkpoint of the write-ahead log."""

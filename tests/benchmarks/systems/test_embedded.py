@@ -14,7 +14,7 @@ from hbasemk.format import schema
 from hbasemk.repository import instance_of
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import Call, FaultyStore
-from tests.support.benchmarks import SystemContract, damage_in
+from tests.support.benchmarks import SystemContract, damage_in, load
 from tests.support.repositories import problems
 
 
@@ -26,6 +26,14 @@ class Embedded(SystemContract):
 
 class TestEmbeddedHbasemk(Embedded):
     target = "benchmarks.systems.hbasemk:EmbeddedHbasemk"
+
+    def test_a_folder_may_have_characters_with_a_meaning_in_urls(self, tmp_path: Path) -> None:
+        folder = tmp_path / "a?b#c%20d"
+        system = load(self.target).create(str(folder))
+        assert system.size() > 0
+        type(system).join(system.address()).close()
+        system.close()
+        assert (folder.is_dir(), list(folder.iterdir()), list(tmp_path.iterdir())) == (True, [], [folder])
 
 
 class TestPlainSqlite(Embedded):
