@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from benchmarks.results import Run
     from benchmarks.runner import Place
 
-EXTRA = "pip install -e '.[bench]'"
-
 
 @click.command("benchmarks", cls=cli.PipeErrors, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("places", nargs=-1, metavar="[PLACE]...")
@@ -73,7 +71,7 @@ def bench(
 
     PLACE is a folder for embedded systems, or the URL of an HBase: hbase://host:port/?prefix=bench_. Each embedded system
     creates its files in its own subfolder; on HBase the names of all tables begin with the prefix. The run removes them at
-    its end. The exit code is 1 if a system failed at an operation.
+    its end. The exit code is 1 if a system failed at an operation, or if nothing was measured at a PLACE.
     """
     from benchmarks import results, runner
     from benchmarks.sizes import FULL, QUICK
@@ -92,6 +90,7 @@ def bench(
     _check_systems(systems, found)
     # A run takes long, so an output that cannot be written fails before it.
     _prepare(markdown, plots)
+    measured = True
     with json_file.open("a", encoding="utf-8") if json_file is not None else nullcontext() as out:
         for place in found:
             run = runner.measure(
@@ -103,11 +102,10 @@ def bench(
                 report=output.complain_lines,
                 out=out,
             )
-            if run.environment["left_out"]:
-                output.complain_lines(f"to measure all systems: {EXTRA}")
+            measured = measured and bool(run.results)
             runs = newest([*runs, run])
     _show(session, runs, table, markdown, plots, form)
-    return 1 if any(result.failed for run in runs for result in run.results) else 0
+    return 1 if not measured or any(result.failed for run in runs for result in run.results) else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -188,6 +186,8 @@ def _need_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
+        from benchmarks.runner import EXTRA
+
         raise click.UsageError(f"--plots needs matplotlib, which is not installed; run {EXTRA}") from None
 
 

@@ -96,10 +96,17 @@ class Harness:
                     try:
                         contenders.append(Contender(entry, entry.create(self.place_of(name, entry))))
                     except NotImplementedError as error:
-                        self.run.environment.setdefault("left_out", {})[entry.key] = str(error)
+                        self.leave_out(entry, error)
                     except Exception as error:  # the other systems continue
                         self.record_failure(entry, f"creating the tree {name!r}", error)
         return list(contenders)
+
+    def leave_out(self, entry: Entry, error: NotImplementedError) -> None:
+        """Note and report, once, that a system is not possible here."""
+        left_out = self.run.environment.setdefault("left_out", {})
+        if entry.key not in left_out:
+            self._report(f"{entry.key} is left out: {error}")
+        left_out[entry.key] = str(error)
 
     def drop(self, name: str) -> None:
         """Remove the trees of this name."""

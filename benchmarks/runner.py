@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple, TextIO
+from typing import Final, NamedTuple, TextIO
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.environment import environment
@@ -15,6 +15,9 @@ from benchmarks.results import Run, Writer
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import Sizes
 from hbasemk.errors import InvalidValueError
+
+EXTRA: Final = "pip install -e '.[bench]'"
+"""Installs the packages that the peers and the plots need."""
 
 
 class Place(NamedTuple):
@@ -84,6 +87,8 @@ def measure(
     run.environment["left_out"] = left_out
     for key, reason in left_out.items():
         report(f"{key} is left out: {reason}")
+    if left_out:
+        report(f"to measure all systems: {EXTRA}")
     with ExitStack() as stack:
         on_result = (lambda _: None) if out is None else stack.enter_context(Writer(run, out)).write
         harness = stack.enter_context(Harness(run, chosen, place.where, sizes, report, on_result))

@@ -17,6 +17,8 @@ from benchmarks.harness import Harness
 from benchmarks.results import read
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import FULL
+from benchmarks.system import System
+from benchmarks.systems.sqlite_baseline import PlainSqlite
 from tests.support.benchmarks import checked_trees
 from tests.support.terminal import controls, on_terminal
 
@@ -138,6 +140,31 @@ def test_an_interruption_keeps_the_results_until_then(
     (run,) = read([results])
     assert [(result.system, result.samples) for result in run.results] == [("hbasemk", 3), ("baseline", 3)]
     assert run.environment["left_out"] == {"other": "on purpose"}
+
+
+def test_a_missing_package_is_named_and_a_run_without_systems_has_no_success(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "benchmarks.peers.zodb", raising=False)
+    monkeypatch.setitem(sys.modules, "ZODB.FileStorage", None)
+    only = ("--quick", "--scenario", "set", "--size", "turns=3", "--system", "zodb")
+    assert ended(str(tmp_path), *only) == NO
+    assert "pip install -e '.[bench]'" in capfd.readouterr().err
+
+
+def test_a_system_that_is_not_possible_here_is_left_out_with_its_reason(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def impossible(place: str) -> System:
+        raise NotImplementedError("set THE_GATEWAY=host:port")
+
+    monkeypatch.setattr(PlainSqlite, "create", impossible)
+    assert ended(str(tmp_path), "--quick", *SMALL) == DONE
+    out, err = capfd.readouterr()
+    assert "baseline is left out: set THE_GATEWAY=host:port" in err
+    assert "baseline was left out: set THE_GATEWAY=host:port" in out
+    assert "pip install" not in err
+    assert ended(str(tmp_path), *SMALL[:2], "--system", "baseline") == NO
 
 
 def process(arguments: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:

@@ -13,6 +13,7 @@ from benchmarks.registry import Entry
 from benchmarks.results import Run
 from benchmarks.scenarios import footprint
 from benchmarks.sizes import TINY
+from benchmarks.system import System
 from benchmarks.systems.hbasemk import EmbeddedHbasemk
 from hbasemk.store.sqlite import log_room
 
@@ -26,6 +27,23 @@ class Recording(EmbeddedHbasemk):
         if isinstance(value, int) and value >= 0:
             self.sizes.append(os.path.getsize(f"{self.path}-wal"))
         super().set(path, name, value)
+
+
+class Impossible(EmbeddedHbasemk):
+    """A system that needs something that is not here."""
+
+    @classmethod
+    def create(cls, place: str) -> System:
+        raise NotImplementedError(f"not at {place}")
+
+
+def test_a_system_that_is_not_possible_here_is_left_out_of_the_memory(tmp_path: Path) -> None:
+    run = Run("r", "sqlite", {})
+    entry = Entry("hbasemk", "sqlite", "hbasemk", f"{__name__}:Impossible")
+    with Harness(run, [entry], str(tmp_path), TINY) as harness:
+        footprint.memory(harness)
+    assert run.results == []
+    assert run.environment["left_out"]["hbasemk"].startswith("not at ")
 
 
 def test_bytes_are_counted_when_the_log_has_its_full_size(tmp_path: Path) -> None:
