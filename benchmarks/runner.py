@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, NamedTuple, TextIO
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from benchmarks.environment import environment
 from benchmarks.harness import Harness
@@ -14,7 +14,9 @@ from benchmarks.registry import Entry, MissingPackageError, Store, entries
 from benchmarks.results import Run, Writer
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.sizes import Sizes
+from benchmarks.systems.hbasemk import host_and_port
 from hbasemk.errors import InvalidValueError
+from hbasemk.opening import open_store
 
 EXTRA: Final = "pip install -e '.[bench]'"
 """Installs the packages that the peers and the plots need."""
@@ -29,15 +31,24 @@ class Place(NamedTuple):
 
 def place_of(text: str) -> Place:
     """Parse a folder, or the URL of an HBase or of a folder. Raises InvalidValueError."""
-    parts = urlsplit(text)
-    if parts.scheme == "hbase":
-        if not parts.hostname or "," in parts.netloc:
+    scheme, _, rest = text.partition(":")
+    if scheme == "hbase":
+        hosts = rest.removeprefix("//").partition("/")[0].partition("?")[0]
+        if not hosts or "," in hosts:
             raise InvalidValueError(f"{text!r} does not name one host; expected hbase://host:port/?prefix=name_")
-        prefix = parse_qs(parts.query).get("prefix", ["bench_"])[0]
-        return Place("hbase", f"{parts.hostname}:{parts.port or 9090}/{prefix}")
-    if parts.scheme == "sqlite":
-        return Place("sqlite", parts.path[1:] or ".")
-    if parts.scheme:
+        open_store(text)[0].close()  # checks the URL, and connects to nothing
+        parts = urlsplit(text)
+        given = parse_qs(parts.query)
+        if more := sorted(given.keys() - {"prefix"}):
+            raise InvalidValueError(
+                f"{text!r} has {', '.join(more)}, which benchmarks do not use; expected hbase://host:port/?prefix=name_"
+            )
+        host, port = host_and_port(parts.netloc)
+        host = f"[{host}]" if ":" in host else host
+        return Place("hbase", f"{host}:{port}/{given.get('prefix', ['bench_'])[0]}")
+    if scheme == "sqlite" and rest.startswith("///") and not set(rest) & set("?#"):
+        return Place("sqlite", unquote(rest[3:]) or ".")
+    if urlsplit(text).scheme:
         raise InvalidValueError(
             f"{text!r} is not a place for benchmarks; expected a folder or hbase://host:port/?prefix=name_"
         )

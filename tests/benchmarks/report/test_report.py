@@ -253,10 +253,30 @@ def test_sizes_are_checked() -> None:
         ("sqlite:////tmp/x", ("sqlite", "/tmp/x")),
         ("hbase://h:9091/?prefix=p_", ("hbase", "h:9091/p_")),
         ("hbase://h", ("hbase", "h:9090/bench_")),
+        ("hbase://[::1]:9091/?prefix=p_", ("hbase", "[::1]:9091/p_")),
+        ("sqlite:///a%20b", ("sqlite", "a b")),
     ],
 )
 def test_places_are_parsed(text: str, place: tuple[str, str]) -> None:
     assert place_of(text) == place
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("hbase://h:99999/", "no valid port"),
+        ("hbase://h:x/", "no valid port"),
+        ("hbase://[::1/", "is not a URL"),
+        ("hbase://h/?prefx=p_", "not known here: prefx"),
+        ("hbase://h/?prefix=p_&timeout=3", "has timeout, which benchmarks do not use"),
+        ("hbase://h/?transport=http", "has transport, which benchmarks do not use"),
+        ("sqlite:///folder?durable=no", "is not a place for benchmarks"),
+        ("sqlite://folder/x", "is not a place for benchmarks"),
+    ],
+)
+def test_places_with_parts_that_have_no_meaning_are_rejected(wrong: str, words: str) -> None:
+    with pytest.raises(InvalidValueError, match=words):
+        place_of(wrong)
 
 
 @pytest.mark.parametrize("wrong", ["memory://", "hbase://", "hbase://a:1,b:2/", "http://x"])
