@@ -14,6 +14,7 @@ import click
 import hbasemk
 from benchmarks import whole_trees
 from benchmarks.report.levels import Points, draw_levels
+from benchmarks.runner import EXTRA
 from benchmarks.space import space_in_use
 from benchmarks.workers import Gate, WorkerError, Workers
 from hbasemk import Snapshot, Transaction
@@ -183,7 +184,9 @@ def tabulate(load: Load, sizes: Points, commits: Sequence[Latency], reads: Seque
 def run(
     url: str, load: Load, writers: int, readers: int, every: float, collect_every: float, plot: Path | None
 ) -> None:
-    """Run all processes, print the table, draw the plot, and check the repository."""
+    """Run all processes, print the table, check the repository, and draw the plot."""
+    if plot is not None:
+        check_plot(plot)
     with hbasemk.connect(url) as repository:
         repository.retention = RETENTION_S
         whole_trees.grow(repository, load.nodes)
@@ -205,13 +208,27 @@ def run(
     click.echo(
         f"\n{deleted:,} cells were deleted by runs of the collector, and others in the background of the writers."
     )
+    with hbasemk.connect(url, create=False, collect=False) as repository:
+        check(repository, [f"/{number}" for number in range(writers)])
     if plot is not None:
         lines = {}
         for name, found in (("commit", commits), ("read", reads)):
             lines[f"{name}, p50"], lines[f"{name}, p99"] = over_time(found, every)
         draw_levels(f"{writers} writers, {readers} readers, retention {RETENTION_S} s", sizes, lines, plot)
-    with hbasemk.connect(url, create=False, collect=False) as repository:
-        check(repository, [f"/{number}" for number in range(writers)])
+
+
+def check_plot(file: Path) -> None:
+    """Raise an error if a plot cannot be drawn to a file: the run takes long."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    except ImportError:
+        raise click.UsageError(f"--plot needs matplotlib, which is not installed; run {EXTRA}") from None
+    if file.suffix[1:] not in FigureCanvasAgg.get_supported_filetypes():
+        raise click.UsageError(f"--plot must name a file with an ending such as .svg or .png, got {str(file)!r}")
+    try:
+        file.open("ab").close()
+    except OSError as error:
+        raise click.FileError(str(file), error.strerror or str(error)) from error
 
 
 def check(repository: Repository, tops: Sequence[str]) -> None:

@@ -52,6 +52,20 @@ def test_a_reader_finds_a_torn_group_and_a_missing_node() -> None:
                 group_in(repository.head, group)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("no/folder/plot.svg", "No such file"), ("plot.txt", "an ending such as .svg"), ("plot", ".svg")],
+)
+def test_a_plot_that_cannot_be_drawn_is_an_error_before_the_run(tmp_path: Path, name: str, words: str) -> None:
+    pytest.importorskip("matplotlib")
+    options = ("--seconds", "1", "--every", "0.5", "--nodes", "50", "--plot", str(tmp_path / name))
+    code, printed, errors = ended("retention", f"sqlite:///{tmp_path / 'content.db'}", *options)
+    assert (code != 0, printed) == (True, "")
+    assert words in errors
+    assert "Traceback" not in errors
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("retention", "nowhere")
     assert (code, printed) == (1, "")
