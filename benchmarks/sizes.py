@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Final
 
 from hbasemk.errors import InvalidValueError
+
+DIGITS: Final = 12
+CHANGES: Final = 10
+"""Changes that the diff finds among the nodes of the bulk load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +52,27 @@ class Sizes:
     """Seconds that one system may spend on one measurement, or on its preparation, before the harness cuts it short."""
 
     def with_changes(self, given: dict[str, str]) -> Sizes:
-        """Return a copy with some sizes replaced. Raises InvalidValueError for an unknown name or an invalid number."""
+        """Return a copy with some sizes replaced. Raises InvalidValueError for an unknown name, an invalid number, or
+        sizes that do not fit each other.
+        """
         known = {field.name for field in fields(self)}
         changes: dict[str, int] = {}
         for name, text in given.items():
-            if name not in known or not text.isdecimal() or int(text) < 1:
+            if name not in known or not text.isdecimal() or len(text) > DIGITS or int(text) < 1:
                 raise InvalidValueError(
-                    f"a size must be NAME=NUMBER with an integer above 0, got {name}={text}; "
+                    f"a size must be NAME=NUMBER with an integer above 0 of at most {DIGITS} digits, got {name}={text}; "
                     f"the names are {', '.join(sorted(known))}"
                 )
             changes[name] = int(text)
-        return replace(self, **changes)
+        changed = replace(self, **changes)
+        if changed.bulk % changed.chunk or changed.bulk < CHANGES:
+            raise InvalidValueError(
+                f"bulk must be a multiple of chunk and at least {CHANGES}, got bulk={changed.bulk} and "
+                f"chunk={changed.chunk}; change one of them"
+            )
+        if changed.folder < 2:
+            raise InvalidValueError(f"folder must be at least 2, got {changed.folder}; choose a larger one")
+        return changed
 
 
 FULL = Sizes()

@@ -36,7 +36,7 @@ def read_nodes(harness: Harness) -> None:
 
     harness.compare("read a node, hot", contenders, hot, turns=min(sizes.turns, 30), loops=PASSES * len(some))
     turns = min(sizes.turns, len(names) * 4 // 5)
-    order = generator.sample(names, turns + turns // WARM_UP)
+    order = generator.sample(names, turns + max(1, turns // WARM_UP))
     # The first use of empty caches is not measured.
     harness.prepare(contenders, lambda system: system.clear_caches(), "clearing caches")
     harness.compare("read a node, warm", contenders, lambda system, turn: _check(system, order[turn]), turns=turns)

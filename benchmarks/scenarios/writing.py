@@ -6,10 +6,10 @@ from typing import Final
 
 from benchmarks.harness import Call, Harness
 from benchmarks.scenarios.nodes import flat, properties, pyramid
+from benchmarks.sizes import CHANGES
 from benchmarks.system import System
 
 MANY = 100
-CHANGES = 10
 COMMIT: Final = "commit to trunk, in turn with branches"
 """The targets compare the branches with this commit, because it finds the processor's caches in the same state."""
 CYCLE: Final = "branch, commit, rebase and merge"

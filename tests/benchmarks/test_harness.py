@@ -11,7 +11,7 @@ import pytest
 from benchmarks.harness import Call, Contender, Harness
 from benchmarks.registry import Entry
 from benchmarks.results import Run
-from benchmarks.scenarios import multiprocess
+from benchmarks.scenarios import multiprocess, reading
 from benchmarks.scenarios.multiprocess import Round
 from benchmarks.sizes import TINY, Sizes
 from benchmarks.system import System
@@ -64,6 +64,16 @@ def test_no_call_follows_one_of_the_same_system_within_a_turn(tmp_path: Path) ->
     assert len(calls) == len(set(calls)) == 4 * 4
     followed = [(first[1], second[1]) for first, second in pairwise(calls) if first[0] == second[0]]
     assert all(first != second for first, second in followed), calls
+
+
+def test_no_node_is_read_twice_in_warm_reads_with_few_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(reading, "_check", lambda _, path: read.append(path))
+    with Harness(Run("r", "sqlite", {}), [ENTRY], str(tmp_path), replace(TINY, turns=4)) as harness:
+        reading.read_nodes(harness)
+    # A turn to warm up and four measured ones come before those of cold reads.
+    warm = read[-7:-2]
+    assert len(set(warm)) == 5, warm
 
 
 def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

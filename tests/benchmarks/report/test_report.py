@@ -241,9 +241,17 @@ def test_tables_fit_narrow_and_wide_terminals() -> None:
 
 def test_sizes_are_checked() -> None:
     assert FULL.with_changes({"turns": "7"}).turns == 7
-    for wrong in ({"turn": "7"}, {"turns": "0"}, {"turns": "-3"}, {"turns": "x"}, {"turns": ""}):
+    for wrong in ({"turn": "7"}, {"turns": "0"}, {"turns": "-3"}, {"turns": "x"}, {"turns": ""}, {"turns": "1" * 5000}):
         with pytest.raises(InvalidValueError, match="a size must be NAME=NUMBER"):
             QUICK.with_changes(wrong)
+
+
+@pytest.mark.parametrize("wrong", ["bulk=5000 chunk=10000", "bulk=5500 chunk=1000", "bulk=5 chunk=5", "folder=1"])
+def test_sizes_that_do_not_fit_are_rejected(wrong: str) -> None:
+    given = dict(size.split("=") for size in wrong.split())
+    with pytest.raises(InvalidValueError, match="bulk must be a multiple of chunk|folder must be at least 2"):
+        FULL.with_changes(given)
+    assert FULL.with_changes({"bulk": "12", "chunk": "3", "folder": "2"}).chunk == 3
 
 
 @pytest.mark.parametrize(
