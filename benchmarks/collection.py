@@ -179,6 +179,21 @@ def row(title: str, *figures: str) -> None:
     click.echo(f"| {title} | {' | '.join(figures)} |")
 
 
+def check_places(url: str, copy: str, container: str | None) -> None:
+    """Raise an error if the repositories are not two new ones, or not on HBase with a container."""
+    locations = []
+    for place in (url, copy):
+        with hbasemk.connect(place, collect=False) as repository:
+            instance = instance_of(repository)
+            if container is not None and instance.store.supports_transactions:
+                raise click.ClickException(f"--container needs repositories on HBase, got {place}; leave it out")
+            if repository.head.children("/"):
+                raise click.ClickException(f"{place} must be a new repository, got one with nodes; choose another one")
+            locations.append(instance.location)
+    if locations[0] == locations[1]:
+        raise click.ClickException(f"{url} is also the repository at COPY; choose another one for the copy")
+
+
 def measure(
     url: str,
     copy: str,
@@ -189,6 +204,7 @@ def measure(
     container: str | None,
 ) -> None:
     """Make old versions, collect them in turns with a writer, and compare the space with that of a copy."""
+    check_places(url, copy, container)
     made = grow(url, nodes, versions)
     time.sleep(SETTLED_S)
     before = sizes(url, container)

@@ -51,6 +51,20 @@ def test_it_prints_rates_and_space_on_hbase(hbase: HBase, checked: Checked) -> N
     assert after <= 1.1 * fresh
 
 
+def test_places_that_do_not_suit_are_refused_before_the_run(tmp_path: Path) -> None:
+    url, copy, used = (f"sqlite:///{tmp_path / name}.db" for name in ("content", "copy", "used"))
+    with hbasemk.connect(used) as repository:
+        repository.run(lambda tx: tx.add("/a"))
+    for arguments, words in (
+        ((url, url), "is also the repository at COPY"),
+        ((url, used), "must be a new repository"),
+        ((url, copy, "--container", "x"), "--container needs repositories on HBase"),
+    ):
+        code, printed, errors = ended("collection", *arguments, "100", "--nodes", "10", "--turn", "0.05")
+        assert (code, printed, errors.count("\n")) == (1, "", 1)
+        assert words in errors
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("collection", "nowhere", "nowhere")
     assert (code, printed) == (1, "")
