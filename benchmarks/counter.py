@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 import hbasemk
-from benchmarks.workers import Gate, Workers
+from benchmarks.workers import Gate, WorkerError, Workers
 from hbasemk import Transaction
 from hbasemk.opening import open_store
 from hbasemk.testing.wrapped import CountingStore
@@ -91,7 +91,7 @@ def main(url: str, adjusts: int, processes: int, together: int) -> None:
     """
     try:
         measure(url, adjusts, processes, together)
-    except hbasemk.HbasemkError as error:
+    except (hbasemk.HbasemkError, WorkerError) as error:
         raise click.ClickException(str(error)) from error
 
 

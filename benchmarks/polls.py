@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import click
 
 import hbasemk
-from benchmarks.workers import Gate, Job, Workers
+from benchmarks.workers import Gate, Job, WorkerError, Workers
 from hbasemk import Repository, Settings
 from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
@@ -178,7 +178,7 @@ def main(url: str, writers: tuple[int, ...], seconds: float, processes: int, rat
     """
     try:
         measure(url, writers or (20, 200, 1_000), seconds, processes, rate)
-    except hbasemk.HbasemkError as error:
+    except (hbasemk.HbasemkError, WorkerError) as error:
         raise click.ClickException(str(error)) from error
 
 

@@ -246,12 +246,26 @@ def check(repository: Repository, tops: Sequence[str]) -> None:
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw size and latencies to this file.")
 @click.option("--writers", type=click.IntRange(min=1), default=4, show_default=True, help="Processes that commit.")
 @click.option("--readers", type=click.IntRange(min=1), default=2, show_default=True, help="Processes that read.")
-@click.option("--rate", type=float, default=20, show_default=True, help="Commits or reads per second of each process.")
 @click.option(
-    "--every", type=float, default=10, show_default=True, help="Seconds between two measurements of the size."
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20,
+    show_default=True,
+    help="Commits or reads per second of each process.",
 )
 @click.option(
-    "--collect-every", type=float, default=30, show_default=True, help="Seconds between runs of the collector."
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10,
+    show_default=True,
+    help="Seconds between two measurements of the size.",
+)
+@click.option(
+    "--collect-every",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30,
+    show_default=True,
+    help="Seconds between runs of the collector.",
 )
 @click.option("--nodes", type=click.IntRange(min=50), default=2_000, show_default=True, help="Nodes of the tree.")
 def main(
@@ -271,6 +285,11 @@ def main(
     check what they read, also from snapshots that they have held for 20 s. At the end the integrity check runs. The repository
     at URL must be new.
     """
+    if writers * TOGETHER > nodes:
+        raise click.UsageError(
+            f"--writers needs {TOGETHER} nodes for each process, got {writers} writers and {nodes} nodes; "
+            "use more --nodes or fewer --writers"
+        )
     try:
         run(url, Load(seconds, rate, nodes), writers, readers, every, collect_every, plot)
     except (hbasemk.HbasemkError, WorkerError) as error:

@@ -22,6 +22,13 @@ def test_each_stage_prints_the_exact_sum_and_one_call(tmp_path: Path, checked: C
     ]
 
 
+def test_a_failure_of_a_worker_is_an_error() -> None:
+    # A repository in memory belongs to one process.
+    code, _, errors = ended("counter", "memory://x", "10")
+    assert code == 1
+    assert errors.startswith("Error: ")
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("counter", "nowhere")
     assert (code, printed) == (1, "")

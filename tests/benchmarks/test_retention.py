@@ -66,6 +66,17 @@ def test_a_plot_that_cannot_be_drawn_is_an_error_before_the_run(tmp_path: Path, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "options", [("--rate", "0"), ("--rate", "-1"), ("--every", "0"), ("--collect-every", "0"), ("--writers", "11")]
+)
+def test_options_without_a_meaning_are_refused(tmp_path: Path, options: tuple[str, str]) -> None:
+    code, printed, errors = ended("retention", f"sqlite:///{tmp_path / 'content.db'}", "--nodes", "50", *options)
+    assert (code != 0, printed) == (True, "")
+    assert "Traceback" not in errors
+    assert options[0] in errors
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("retention", "nowhere")
     assert (code, printed) == (1, "")
