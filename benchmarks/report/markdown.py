@@ -20,7 +20,7 @@ def write(runs: list[Run], file: Path) -> None:
     text = current(file)
     figure_text = "\n".join([BEGIN, "", *render(runs), END])
     before, begin, rest = text.partition(BEGIN)
-    if begin and END in rest:
+    if begin:
         after = rest.partition(END)[2]
     else:
         before, after = f"{text.rstrip()}\n\n" if text.strip() else "", "\n"
@@ -28,13 +28,17 @@ def write(runs: list[Run], file: Path) -> None:
 
 
 def current(file: Path) -> str:
-    """Return the text of a file; an empty one without a file. Raises InvalidValueError if it is not UTF-8."""
+    """Return the text of a file; an empty one without a file. Raises InvalidValueError if it is not UTF-8, or lacks an end."""
     try:
-        return file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
         raise InvalidValueError(f"{file} must be a Markdown file in UTF-8, got other bytes ({error})") from error
+    _, begin, rest = text.partition(BEGIN)
+    if begin and END not in rest:
+        raise InvalidValueError(f"{file} must have the line {END!r} behind the figures, got none; add it")
+    return text
 
 
 def render(runs: list[Run]) -> Iterator[str]:

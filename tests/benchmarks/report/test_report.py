@@ -222,6 +222,14 @@ def test_markdown_replaces_the_figures_and_keeps_the_other_text(tmp_path: Path) 
     assert other.read_text().startswith(markdown.BEGIN)
 
 
+def test_markdown_with_a_begin_and_no_end_is_refused_and_kept(tmp_path: Path) -> None:
+    file = tmp_path / "RESULTS.md"
+    file.write_text(text := f"# Results\n\n{markdown.BEGIN}\nfrom yesterday\n\nBy hand.\n")
+    with pytest.raises(InvalidValueError, match="end of figures"):
+        markdown.write([run()], file)
+    assert file.read_text() == text
+
+
 def test_tables_fit_narrow_and_wide_terminals() -> None:
     from rich.console import Console
 
