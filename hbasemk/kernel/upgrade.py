@@ -75,12 +75,7 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
     if found is None:
         raise StoreUnusableError(f"there is no repository at {store.location}, so there is nothing to upgrade")
     after = newest if wanted is None else wanted
-    if found.format > after:
-        raise InvalidValueError(
-            f"the repository at {store.location} has format {found.format} and cannot be downgraded to format {after}; restore "
-            "a copy, or export the tree and import it into a new repository. Nothing was written."
-        )
-    if found.format == after:
+    if _is_reached(found, after, store):
         return Upgraded(after, after)
     if store.read_only:
         raise StoreUnusableError(
@@ -88,6 +83,16 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
             "`hbasemk upgrade` as a user who may write to it. Nothing was written."
         )
     return _Upgrade(retrying, runtime, found, say).run(after, 0 if watermark is None else watermark.revision)
+
+
+def _is_reached(found: Settings, after: int, store: Store) -> bool:
+    """Return whether the repository has the format ``after``; raise InvalidValueError if it has a later one."""
+    if found.format > after:
+        raise InvalidValueError(
+            f"the repository at {store.location} has format {found.format} and cannot be downgraded to format {after}; restore "
+            "a copy, or export the tree and import it into a new repository. The format was not changed."
+        )
+    return found.format == after
 
 
 class _Upgrade:
@@ -102,11 +107,13 @@ class _Upgrade:
 
     def run(self, after: int, floor: int) -> Upgraded:
         """Run all steps; revisions at or below ``floor`` need no number."""
-        before = self._settings.format
         leases = self._wait_for_leases()
         stored = read_settings(self._store)
-        if Settings.decode(stored, self._store).format == after:
+        found = Settings.decode(stored, self._store)
+        # Another upgrade may have ended meanwhile.
+        if _is_reached(found, after, self._store):
             return Upgraded(after, after)
+        before = found.format
         numbering = Numbering(self._store, self._runtime)
         if self._store.supports_transactions:
             stored = numbering.run(stored, floor)
@@ -161,8 +168,8 @@ class _Upgrade:
             until = "it runs"
         return StoreUnusableError(
             f"the repository at {self._store.location} cannot be upgraded while a process uses it, and {_names(records)} "
-            f"{does} ({until}). End all processes that use the repository and try again after that. It still has format "
-            f"{self._settings.format}."
+            f"{does} ({until}). End all processes that use the repository and try again after that. It has format "
+            f"{Settings.decode(read_settings(self._store), self._store).format}."
         )
 
     def _report_older(self, before: Mapping[int, LeaseRecord], after: int) -> None:

@@ -99,7 +99,7 @@ def test_the_command_names_the_process_that_uses_the_repository(url: str, capsys
     assert (code, out) == (4, "")
     assert "may still use it (its lease is over at 20" in err
     assert "pid" in err
-    assert "It still has format 1." in err
+    assert "It has format 1." in err
     store, _, _ = open_store(url)
     set_format(store, 2)
     store.close()

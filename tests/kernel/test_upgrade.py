@@ -225,6 +225,43 @@ def test_a_store_without_a_repository_is_refused_and_not_created(world: World, t
     assert not (tmp_path / "none.db").exists()
 
 
+@pytest.mark.parametrize("before_it", [1, 2])
+def test_an_upgrade_never_lowers_the_format_that_another_one_has_written(world: World, before_it: int) -> None:
+    shared = MemoryStore(world.clock)
+    old = Old(world, lambda: copy.copy(shared), before=before_it)
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+
+    def upgrade_meanwhile(call: Call) -> None:
+        if call.method == "scan":
+            store.before = lambda _: None
+            assert old.upgrade().after == 4
+
+    store.before = upgrade_meanwhile
+    with pytest.raises(InvalidValueError, match="has format 4 and cannot be downgraded to format 3"):
+        old.upgrade(store, 3)
+    assert old.format() == 4
+    old.is_whole()
+
+
+def test_a_refused_upgrade_names_the_format_that_another_one_has_written(world: World) -> None:
+    shared = MemoryStore(world.clock)
+    old = Old(world, lambda: copy.copy(shared), before=2)
+    world.advance(OVER)
+    store = FaultyStore(old.store())
+
+    def upgrade_meanwhile(call: Call) -> None:
+        if call.method == "scan":
+            store.before = lambda _: None
+            old.upgrade()
+            now = world.clock() - revisions.DEFAULT_EPOCH_MS
+            write_lease(old.store(), 0x55, now, now + 2_000)
+
+    store.before = upgrade_meanwhile
+    with pytest.raises(StoreUnusableError, match=r"somebody may still use it .* It has format 4\."):
+        old.upgrade(store, 3)
+
+
 # --- leases ----------------------------------------------------------------------------------------------
 
 
@@ -306,9 +343,7 @@ def test_a_process_that_begins_during_the_upgrade_is_noticed(old: Old, world: Wo
 
     store.after = claim
     if table_call == "scan":
-        with pytest.raises(
-            StoreUnusableError, match=r"somebody began to use it during the upgrade.*still has format 1"
-        ):
+        with pytest.raises(StoreUnusableError, match=r"somebody began to use it during the upgrade.* It has format 1"):
             old.upgrade(store)
         assert old.format() == 1
     else:
