@@ -178,7 +178,10 @@ def parse(data: bytes) -> list[RowChange]:
     """Parse encoded changes; raise ValueError if they are damaged."""
     try:
         text = zlib.decompress(data[1:]) if data[:1] == _DEFLATED else data[1:]
-        return [_row_change(*one) for one in _from_json(text.decode("utf-8", "surrogatepass"))]
+        rows = _from_json(text.decode("utf-8", "surrogatepass"))
+        if type(rows) is not list or not {*map(type, rows)} <= {list}:
+            raise TypeError("the changes are not lists in a list")
+        return [_row_change(*one) for one in rows]
     except (ValueError, TypeError, RecursionError, zlib.error) as error:
         size = counted(len(data), "byte")
         raise ValueError(f"the changes of a revision are damaged ({size}: {data[:60]!r})") from error
@@ -186,8 +189,9 @@ def parse(data: bytes) -> list[RowChange]:
 
 def _row_change(path: str, kind: str, *names: Sequence[Any]) -> RowChange:
     """Parse one change of a journal row; raise TypeError or ValueError if its form is wrong."""
-    if not isinstance(path, str) or not path.startswith("/"):
-        raise ValueError("the path is not a path")
+    # A full check of each path takes too long, and only these paths can fail it, except for their length.
+    if not isinstance(path, str) or path[:1] != "/" or path[-1] == "/" or "//" in path or "/." in path:
+        paths.check_path(path)
     if len(names) > 3:
         names = (*names[:3], [_slot(*one) for one in names[3]], *names[4:])
     for part in names[:3]:
@@ -201,8 +205,8 @@ def _row_change(path: str, kind: str, *names: Sequence[Any]) -> RowChange:
 
 
 def _slot(name: str, machine: int, number: int) -> tuple[str, int, int]:
-    if not isinstance(name, str) or not 0 <= machine <= 0xFFFF or not 0 <= number <= 0xFFFF:
-        raise ValueError("a slot must be a name and two numbers below 65536")
+    if not isinstance(name, str) or not all(type(one) is int and 0 <= one <= 0xFFFF for one in (machine, number)):
+        raise ValueError("a slot must be a name and two integers below 65536")
     return name, machine, number
 
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hbasemk import FormatError
-from hbasemk.format import changes, schema
+from hbasemk.format import changes, paths, schema
 from hbasemk.format.changes import ADDED, CHANGED, FOLDED, REMOVED, RowChange
 from hbasemk.store.abc import Cell
 from tests.support.repositories import Instances
 
 NAMES = st.lists(st.text(st.characters(codec=None) | st.characters(categories=["Cs"]), min_size=1), max_size=4)
-PATHS = st.text(min_size=1).map(lambda text: "/" + text)
+PATHS = st.text(min_size=1).map(lambda text: "/" + text).filter(paths.is_path)
 SLOTS = st.lists(st.tuples(st.text(min_size=1), st.integers(0, 0xFFFF), st.integers(0, 0xFFFF)), max_size=3)
 CHANGES = st.builds(RowChange, PATHS, st.sampled_from([ADDED, REMOVED, CHANGED, FOLDED]), NAMES, NAMES, NAMES, SLOTS)
 
@@ -100,7 +100,16 @@ def test_a_roll_back_names_every_column_exactly() -> None:
     assert schema.DELETED not in list(RowChange("/a", CHANGED).columns())
 
 
-@pytest.mark.parametrize("value", [b"", b"\x01{", b"\x02junk", b"\x01[[]]", b"\x01null", b"\x01[[\xff]]"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"", b"\x01{", b"\x02junk", b"\x01[[]]", b"\x01null", b"\x01[[\xff]]"),
+        *(b"\x01{}", b'\x01""', b'\x01["/c"]', b'\x01{"/c":1}', b'\x01[{"/a":1,"c":2}]'),
+        *(b'\x01[["/a/","c"]]', b'\x01[["/a//b","c"]]', b'\x01[["a","c"]]', b'\x01[[1,"c"]]', b'\x01[["/..","c"]]'),
+        *(b'\x01[["/a","c",[],[],[],[["n",%b]]]]' % numbers for numbers in (b"1,2.0", b"0.5,1", b"true,1", b'1,"2"')),
+        *(b'\x01[["/a","c",[],[],[],[["n",%b]]]]' % numbers for numbers in (b"65536,1", b"1,-1", b"1")),
+    ],
+)
 def test_damaged_changes_raise_format_error(value: bytes) -> None:
     with pytest.raises(FormatError, match="damaged"):
         changes.decode([Cell(b"d", b"changes", 1, value)])
