@@ -104,7 +104,7 @@ class ClusterCheck:
             (schema.HORIZON, Horizon.decode),
             (schema.COLLECTED, Progress.decode),
             (schema.TRIMMED, TrimLevel.decode),
-            (schema.CLAIMS, Claims.decode),
+            (schema.CLAIMS, lambda _: Claims.decode(cells.get(schema.CLAIMS))),
             (schema.ARRIVAL, Watermark.arrival_of),
             (schema.RETENTION, retention.decode),
             (schema.COLLECTED_ROWS, lambda data: decode_rows_progress(data, schema.COLLECTED_ROWS)),

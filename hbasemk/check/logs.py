@@ -67,10 +67,12 @@ class Logs:
 
     def _check_watermark(self, where: str, copied: int) -> Iterator[Problem]:
         get = Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK, schema.CLAIMS))
-        found = {cell[:2]: cell.value for cell in self._context.read(schema.CLUSTER, [get])[0].cells}
+        found = {cell[:2]: cell for cell in self._context.read(schema.CLUSTER, [get])[0].cells}
         # A clock that goes back hides a later watermark, but not the counter of claims.
+        watermark = found.get(schema.WATERMARK)
         highest = max(
-            Watermark.revision_of(found.get(schema.WATERMARK, b"")), Claims.decode(found.get(schema.CLAIMS)).watermark
+            0 if watermark is None else Watermark.revision_of(watermark.value),
+            Claims.decode(found.get(schema.CLAIMS)).watermark,
         )
         if copied > highest:
             detail = f"polls take it for the watermark, which is {text(highest)}: they miss revisions between"

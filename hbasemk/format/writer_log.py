@@ -119,14 +119,17 @@ class Claims(NamedTuple):
         return NewCell(*schema.CLAIMS, later.encode() or b"", later.counter)
 
     @classmethod
-    def decode(cls, data: bytes | None) -> Claims:
-        """Parse the value; raise FormatError if it is damaged."""
-        if data is None:
+    def decode(cls, cell: Cell | None) -> Claims:
+        """Parse the cell; raise FormatError if it is damaged."""
+        if cell is None:
             return cls()
+        data = cell.value
         found = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big"))
-        if len(data) != 16 or max(found) > revisions.MAX_REVISION:
+        # A claim after another counter would compare with a wrong value forever, or later claims would hide it.
+        if len(data) != 16 or not 0 < found.counter == cell.timestamp or found.watermark > revisions.MAX_REVISION:
             raise schema.damaged(
-                f"the counter of claims must be two numbers of 8 bytes each, up to {revisions.MAX_REVISION}, got {shown(data)}",
+                f"the counter of claims must be {cell.timestamp}, its timestamp, and a number up to {revisions.MAX_REVISION}, "
+                f"8 bytes each, got {shown(data)}",
                 schema.CLUSTER,
                 schema.SETTINGS_ROW,
                 schema.CLAIMS,

@@ -204,7 +204,7 @@ def watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | None
         has_checkpoints=schema.CHECKPOINTS in values,
         horizon=horizon,
         trimmed=TrimLevel.decode(values.get(schema.TRIMMED)),
-        claims=Claims.decode(values.get(schema.CLAIMS)),
+        claims=Claims.decode(found.get(schema.CLAIMS)),
         stamp=found[schema.WATERMARK].timestamp,
     )
     watermark.check_order()

@@ -45,9 +45,10 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
         found = writer_log.decode(row)
         if found.holder != lease.nonce:
             return None
-        cells = {(cell.family, cell.qualifier): cell.value for cell in settings.cells}
+        cells = {cell[:2]: cell for cell in settings.cells}
         claims = Claims.decode(cells.get(schema.CLAIMS))
-        above = max(claims.watermark, Watermark.revision_of(cells.get(schema.WATERMARK, b"")))
+        watermark = cells.get(schema.WATERMARK)
+        above = max(claims.watermark, 0 if watermark is None else Watermark.revision_of(watermark.value))
         put = Put(schema.SETTINGS_ROW, [claims.next(above)])
         if store.check_and_write(schema.CLUSTER, schema.CLAIMS, claims.encode(), put):
             return TakenLog(found, max(above, found.bound), settings)
