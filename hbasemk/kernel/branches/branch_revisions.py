@@ -133,26 +133,33 @@ class BranchRevisions:
         """
         columns = (schema.BRANCH, schema.COMMITTED, schema.ABORT)
         row = self._row(revision, columns)
-        root = row.branch_root
-        if root is None:
-            self._require_recorded(revision, row)
+        branch = row.branch
+        if branch is None:
+            if not row.cells:
+                self._journal.require_recorded(revision)
             return Outcome.ABORTED
+        root = branch[0]
         first = self._heads.row(root)
-        self._require_recorded(root, first)
+        self._require_recorded(first, row, schema.BRANCH)
         head = first.branch_head
         if head is None or head.newest is None:
             # An older version of the library ended the branch and did not store its newest revision.
             return Outcome.ABORTED if row.aborted else Outcome.COMMITTED
         newest = self._row(head.newest, columns)
-        self._require_recorded(head.newest, newest)
+        self._require_recorded(newest, first, schema.BRANCH_HEAD)
         if head.how not in (MERGED, REBASED) and (row.aborted or newest.aborted):
             return Outcome.ABORTED
         return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
 
-    def _require_recorded(self, revision: int, row: JournalRow) -> None:
-        """Raise RevisionCollectedError if a row is missing that a collector may have deleted."""
+    def _require_recorded(self, row: JournalRow, by: JournalRow, column: Column) -> None:
+        """Raise an error if a row is missing that a column of another row names.
+
+        Raises RevisionCollectedError if a collector may have deleted it, FormatError otherwise.
+        """
         if not row.cells:
-            self._journal.require_recorded(revision)
+            self._journal.require_recorded(row.revision)
+            text = revisions.to_text(row.revision)
+            raise by.damaged(f"the revision {text} must be in the journal", column)
 
     def common(self, state: BranchState, revision: int) -> int:
         """Return the newest revision of a branch on which another revision of it builds; a reset may have dropped that one."""
