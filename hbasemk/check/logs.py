@@ -57,15 +57,18 @@ class Logs:
         for cell in row.cells:
             try:
                 if cell[:2] == schema.WATERMARK:
-                    yield from self._check_watermark(where, Watermark.revision_of(cell.value))
+                    copied = Watermark.decode_copy(cell)
+                    yield from self._check_mark_below(where, copied, "polls take it for the watermark")
                 elif cell[:2] == schema.HORIZON:
-                    Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON))
+                    horizon = Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON))
+                    yield from self._check_mark_below(where, horizon.revision, "it is the horizon")
                 elif cell[:2] == schema.TRIMMED:
                     TrimLevel.decode(cell.value, (schema.CLUSTER, row.key, schema.TRIMMED))
             except FormatError as error:
                 yield Problem(kinds.LOG, where, "", str(error))
 
-    def _check_watermark(self, where: str, copied: int) -> Iterator[Problem]:
+    def _check_mark_below(self, where: str, mark: int, what: str) -> Iterator[Problem]:
+        """Check that no mark in the rows around the logs is above the watermark, which is read after it."""
         get = Get(schema.SETTINGS_ROW, columns=(schema.WATERMARK, schema.CLAIMS))
         found = {cell[:2]: cell for cell in self._context.read(schema.CLUSTER, [get])[0].cells}
         # A clock that goes back hides a later watermark, but not the counter of claims.
@@ -74,9 +77,9 @@ class Logs:
             0 if watermark is None else Watermark.revision_of(watermark.value),
             Claims.decode(found.get(schema.CLAIMS)).watermark,
         )
-        if copied > highest:
-            detail = f"polls take it for the watermark, which is {text(highest)}: they miss revisions between"
-            yield Problem(kinds.LOG, where, text(copied), detail)
+        if mark > highest:
+            detail = f"{what}, and the watermark is {text(highest)}: polls miss revisions between"
+            yield Problem(kinds.LOG, where, text(mark), detail)
 
     def check_announced(self, revision: int) -> Iterator[Problem]:
         """Check that the log of its writer shows a committed revision of trunk above the watermark, or has shown it."""

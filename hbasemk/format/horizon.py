@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
 from hbasemk.store.abc import Column
 
@@ -41,7 +41,7 @@ class Horizon(NamedTuple):
         if data is None:
             return cls()
         found = cls(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"), data[16:])
-        if len(data) != 16 + NONCE_BYTES or found.announced < found.revision:
+        if len(data) != 16 + NONCE_BYTES or not found.revision <= found.announced <= revisions.MAX_REVISION:
             raise schema.damaged(
                 f"the horizon must be two ascending revision ids and a nonce, 8 bytes each, got {shown(data)}",
                 *place,
@@ -51,11 +51,12 @@ class Horizon(NamedTuple):
 
 def decode_notice(data: bytes | None) -> int:
     """Parse the horizon in the row of the journal by which polls learn it (None: 0); raise FormatError if it is damaged."""
-    if data is not None and len(data) != 8:
+    revision = int.from_bytes(data or b"", "big")
+    if data is not None and (len(data) != 8 or revision > revisions.MAX_REVISION):
         raise schema.damaged(
             f"the horizon in the journal must be a revision id of 8 bytes, got {shown(data)}",
             schema.JOURNAL,
             schema.revision_key(schema.NOTICE),
             schema.NOTICE_HORIZON,
         )
-    return int.from_bytes(data or b"", "big")
+    return revision

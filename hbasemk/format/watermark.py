@@ -13,7 +13,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
 from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
 from hbasemk.format.writer_log import NO_CLAIMS, Claims
-from hbasemk.store.abc import NewCell
+from hbasemk.store.abc import Cell, NewCell
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,21 @@ class Watermark:
     def revision_of(data: bytes) -> int:
         """Return only the revision of a watermark cell."""
         return int.from_bytes(data[:8], "big")
+
+    @staticmethod
+    def decode_copy(cell: Cell) -> int:
+        """Parse the copy of a watermark's revision that polls read; raise FormatError if it is damaged."""
+        revision = int.from_bytes(cell.value, "big")
+        if len(cell.value) != revisions.BYTES or revision != cell.timestamp:
+            # Polls take all ids up to a published watermark for decided.
+            raise schema.damaged(
+                f"the copy of the watermark must be its timestamp, {revisions.to_text(cell.timestamp)}, as a revision id of 8 "
+                f"bytes, got {shown(cell.value)}",
+                schema.CLUSTER,
+                schema.LOGS_HEAD,
+                schema.WATERMARK,
+            )
+        return revision
 
     @staticmethod
     def arrival_of(data: bytes | None) -> int:

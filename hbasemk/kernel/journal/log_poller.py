@@ -248,7 +248,7 @@ def _read_mark(row: Row, found: Announced) -> None:
     for cell in row.cells:
         column = cell[:2]
         if column == schema.WATERMARK:
-            found.watermark = Watermark.revision_of(cell.value)
+            found.watermark = Watermark.decode_copy(cell)
         elif column == schema.HORIZON:
             found.horizon = Horizon.decode(cell.value, (schema.CLUSTER, row.key, schema.HORIZON)).revision
         elif column == schema.TRIMMED:
