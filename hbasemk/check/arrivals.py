@@ -33,6 +33,7 @@ class ArrivalsCheck:
         self._unreadable: FormatError | None = None
         self._watermark = self._read_watermark() if context.store.supports_transactions else None
         self._last = 0 if self._watermark is None else self._watermark.first_cursor
+        self._cursor_is_checked = self._last == 0
 
     def _read_watermark(self) -> Watermark | None:
         try:
@@ -65,6 +66,8 @@ class ArrivalsCheck:
     def read_on(self) -> Iterator[Problem]:
         """Read the numbers that have not been read yet; yield those that name no row."""
         complete = self._watermark is None or self._unreadable is not None
+        if not complete and not self._cursor_is_checked:
+            yield from self._check_cursor()
         while not complete:
             try:
                 self._last, rows, complete = self._context.store.arrivals(
@@ -78,6 +81,18 @@ class ArrivalsCheck:
             for row in rows:
                 if not row.cells:
                     yield from self._check_absent(row)
+
+    def _check_cursor(self) -> Iterator[Problem]:
+        """Check that the number after which the read begins exists, or a later one: the store never forgets the last number."""
+        self._cursor_is_checked = True
+        try:
+            found = self._context.store.arrivals(schema.JOURNAL, self._last - 1, 1, (schema.COMMITTED,))
+        except FormatError:
+            # The read that follows reports it.
+            return
+        if not found.rows:
+            detail = f"the arrival number {self._last} is above the last one, so instances cannot open the repository"
+            yield Problem(kinds.NUMBER, schema.SETTINGS_ROW.decode(), "", detail)
 
     def _check_absent(self, row: Row) -> Iterator[Problem]:
         """Check a number whose row has no outcome: collectors delete only rows of branches, and those up to the trim level."""

@@ -8,7 +8,7 @@ whatever any id or clock shows, and what joins is a prefix of one order that all
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 from hbasemk.format import journal_row, revisions, schema
 from hbasemk.format.journal_row import JournalRow
@@ -35,6 +35,7 @@ class ArrivalPoller:
         self._wants_contents = wants_contents
         self._settings = settings
         self.cursor = watermark.first_cursor
+        self._cursor_is_checked = self.cursor == 0
         self._trimmed = watermark.trimmed
         self.low_bound = watermark.revision + 1
         self._highest = watermark.revision
@@ -59,7 +60,13 @@ class ArrivalPoller:
         complete = False
         while not complete:
             before = news.last
-            news.last, rows, complete = self._store.arrivals(schema.JOURNAL, before, limit, columns)
+            # The store never forgets the last number. So the first read finds the one at a right cursor, or a later one.
+            after = before if self._cursor_is_checked else before - 1
+            last, rows, complete = self._store.arrivals(schema.JOURNAL, after, limit, columns)
+            if last < before:
+                self._refuse_cursor()
+            self._cursor_is_checked = True
+            news.last = last
             notices = (cell.value for row in rows if row.key == schema.NOTICE_FIRST for cell in row.cells)
             news.notice = next(notices, news.notice)
             part = News()
@@ -89,8 +96,31 @@ class ArrivalPoller:
         arrival, trimmed = news.trimmed
         news.is_complete = self.cursor >= arrival and not any(revision <= trimmed for revision in gone)
         if news.is_complete:
+            # The watermark, which is never below the horizon, is a revision that arrived before the horizon was published.
+            if news.horizon > max(news.highest, self._highest):
+                self._refuse_horizon(news.horizon)
             news.contents = read_contents(news.committed, found)
         return news
+
+    def _refuse_cursor(self) -> NoReturn:
+        """Raise FormatError for the number after which this instance would read: it is above the last one."""
+        column = schema.ARRIVAL if self.cursor > self._trimmed.arrival else schema.TRIMMED
+        raise schema.damaged(
+            f"the arrival number {self.cursor} is above the last one of table {schema.JOURNAL!r}, so new instances would miss "
+            "commits",
+            schema.CLUSTER,
+            schema.SETTINGS_ROW,
+            column,
+        )
+
+    def _refuse_horizon(self, horizon: int) -> NoReturn:
+        """Raise FormatError for a horizon that is above all revisions."""
+        raise schema.damaged(
+            f"the horizon in the journal is {revisions.to_text(horizon)}, and the highest revision is lower",
+            schema.JOURNAL,
+            schema.revision_key(schema.NOTICE),
+            schema.NOTICE_HORIZON,
+        )
 
     def finish(self, news: News, pending: Collection[int], floor: int) -> None:
         """Move the cursor after what a read found has joined."""

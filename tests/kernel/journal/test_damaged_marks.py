@@ -8,7 +8,7 @@ import pytest
 
 from hbasemk import FormatError
 from hbasemk.check import IntegrityCheck
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.format.horizon import NONCE_BYTES, Horizon
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.store.abc import Cell, Column, Get, NewCell, Put, Store
@@ -18,6 +18,7 @@ from tests.support.runtime import World, open_instance
 
 COPY = (schema.CLUSTER, schema.LOGS_HEAD, schema.WATERMARK)
 HORIZON = (schema.CLUSTER, schema.LOGS_TAIL, schema.HORIZON)
+ARRIVAL = (schema.CLUSTER, schema.SETTINGS_ROW, schema.ARRIVAL)
 NOTICE = (schema.JOURNAL, schema.revision_key(schema.NOTICE), schema.NOTICE_HORIZON)
 
 
@@ -69,6 +70,42 @@ def test_a_horizon_that_is_no_revision_id_is_damage(
     with pytest.raises(FormatError, match="must be .*revision id"):
         instance.poll()
     store.write(table, [Put(row, [NewCell(*column, bytes(8) if place == NOTICE else published(0))])])
+
+
+def test_a_horizon_above_all_revisions_is_damage_where_all_writes_have_an_order(
+    world: World, ordered_store: Store
+) -> None:
+    instance = open_instance(ordered_store, world)
+    commit(instance, AddNode("/a", {}))
+    for horizon in (instance.head().revision + 1, revisions.MAX_REVISION):
+        data = horizon.to_bytes(8, "big")
+        ordered_store.write(schema.JOURNAL, [Put(NOTICE[1], [NewCell(*NOTICE[2], data)])])
+        with pytest.raises(
+            FormatError, match=r"horizon in the journal .*table 'journal', row .*, column d:b'committed'"
+        ):
+            instance.poll()
+    ordered_store.write(schema.JOURNAL, [Put(NOTICE[1], [NewCell(*NOTICE[2], bytes(8))])])
+
+
+@pytest.mark.parametrize("above", [1, 2**40])
+def test_an_arrival_number_above_the_last_one_is_damage(world: World, ordered_store: Store, above: int) -> None:
+    instance = open_instance(ordered_store, world)
+    commit(instance, AddNode("/a", {"n": 0}))
+    instance.recovery.advance()
+    commit(instance, SetProperty("/a", "n", 1))
+    (cell,) = cells(ordered_store, *ARRIVAL)
+    last = ordered_store.arrivals(schema.JOURNAL, 0, 1000, ()).last
+    for number, is_damaged in ((last + above, True), (last, False)):
+        put = Put(ARRIVAL[1], [NewCell(*ARRIVAL[2], number.to_bytes(8, "big"))])
+        ordered_store.write(schema.CLUSTER, [put])
+        found = [str(one) for one in IntegrityCheck(instance).run()]
+        assert any(f"the arrival number {number} is above the last one" in one for one in found) is is_damaged
+        if is_damaged:
+            with pytest.raises(FormatError, match=r"arrival number .* row b'settings', column d:b'arrival'"):
+                open_instance(ordered_store, world, mac=0x22)
+    ordered_store.write(schema.CLUSTER, [Put(ARRIVAL[1], [NewCell(*ARRIVAL[2], cell.value)])])
+    other = open_instance(ordered_store, world, mac=0x33)
+    assert other.reader.require(other.head(), "/a").properties["n"] == 1
 
 
 def test_the_check_names_a_horizon_above_the_watermark(world: World) -> None:
