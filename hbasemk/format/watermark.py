@@ -103,6 +103,8 @@ class Watermark:
         """Parse a watermark cell; raise FormatError if it is damaged."""
         try:
             revision, *hidden = revisions.from_bytes(data)
+            if revisions.is_branch(revision):
+                raise ValueError("the first one is a branch revision")
         except ValueError as error:
             raise schema.damaged(
                 f"the watermark must be a list of revision ids, 8 bytes each, got {shown(data)}: {error}",

@@ -208,6 +208,15 @@ def watermark_of(found: Mapping[Column, Cell], store: Store) -> Watermark | None
         stamp=found[schema.WATERMARK].timestamp,
     )
     watermark.check_order()
+    if schema.CLAIMS in found and watermark.revision > watermark.claims.watermark:
+        # The id after a wrong watermark could be years ahead.
+        raise schema.damaged(
+            f"the watermark is {revisions.to_text(watermark.revision)}, and the watermark in the counter of claims is "
+            f"{revisions.to_text(watermark.claims.watermark)}, which is never below it: one of the two is wrong",
+            schema.CLUSTER,
+            schema.SETTINGS_ROW,
+            schema.WATERMARK,
+        )
     return watermark
 
 

@@ -9,6 +9,7 @@ from hbasemk.check import IntegrityCheck, Problem, Repair
 from hbasemk.format import changes, paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.watermark import Watermark
+from hbasemk.format.writer_log import Claims
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import Operation
 from hbasemk.kernel.instance import Instance
@@ -148,6 +149,9 @@ class Tables:
         head = self.instance.head().upper
         moved = Watermark(max(now.revision, head), (now.hidden | set(hide)) - set(show))
         self.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, moved.encode(), None))
+        if not self.store.supports_transactions:
+            claims = Claims.decode(self.cell(schema.CLUSTER, schema.SETTINGS_ROW, schema.CLAIMS))
+            self.store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [claims.next(moved.revision)])])
 
     # --- the check ---------------------------------------------------------------------------------------
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from hbasemk.format import revisions, schema, writer_log
 from hbasemk.format.lease_record import LeaseRecord
-from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import Claims, WriterLog
 from hbasemk.kernel.retrying_store import RetryingStore
+from hbasemk.kernel.settings import watermark_of
 from hbasemk.store.abc import Get, NewCell, Put, Row
 
 READ_TO_TAKE: Final = (schema.CLAIMS, schema.WATERMARK, schema.SETTINGS, schema.SCHEMA_VERSION)
@@ -47,8 +47,8 @@ def take(store: RetryingStore, machine: int, lease: LeaseRecord) -> TakenLog | N
             return None
         cells = {cell[:2]: cell for cell in settings.cells}
         claims = Claims.decode(cells.get(schema.CLAIMS))
-        watermark = cells.get(schema.WATERMARK)
-        above = max(claims.watermark, 0 if watermark is None else Watermark.revision_of(watermark.value))
+        watermark = watermark_of(cells, store)
+        above = max(claims.watermark, 0 if watermark is None else watermark.revision)
         put = Put(schema.SETTINGS_ROW, [claims.next(above)])
         if store.check_and_write(schema.CLUSTER, schema.CLAIMS, claims.encode(), put):
             return TakenLog(found, max(above, found.bound), settings)
