@@ -238,7 +238,9 @@ class SystemRuntime:
         """Return a 16-bit hash of the MAC, and the host name with the process id."""
         mac = uuid.getnode().to_bytes(6, "big")
         digest = hashlib.sha256(mac).digest()
-        return int.from_bytes(digest[:2], "big"), f"{socket.gethostname()} pid {os.getpid()}"
+        # The system may have a name that is not UTF-8.
+        host = socket.gethostname().encode("utf-8", "backslashreplace").decode()
+        return int.from_bytes(digest[:2], "big"), f"{host} pid {os.getpid()}"
 
     def close(self) -> None:
         """End all sleeps and the threads; idempotent."""
