@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final, TypeVar
 
 from hbasemk import options
-from hbasemk.errors import FormatError
 from hbasemk.store.abc import (
     MAX_TIMESTAMP,
     Arrivals,
@@ -32,7 +31,7 @@ from hbasemk.store.abc import (
     Store,
     Table,
 )
-from hbasemk.store.sqlite import arrivals, catalog, cells, files, free_pages, many_rows, scans
+from hbasemk.store.sqlite import arrivals, catalog, cells, errors, files, free_pages, many_rows, scans
 from hbasemk.store.sqlite.catalog import Catalog
 from hbasemk.store.sqlite.cells import Families
 from hbasemk.store.sqlite.connection import Connection
@@ -166,10 +165,8 @@ class SqliteStore(Store):
 
         def fetch(connection: Connection, tables: Families) -> Arrivals:
             if not tables.keeps_arrivals:
-                raise FormatError(
-                    f"{self.location} does not keep the order in which table {table!r} is written, because an older version "
-                    "of hbasemk created it; stop all processes that use it and run `hbasemk upgrade`"
-                )
+                # In a file of an older version that has never been upgraded nobody asks for it.
+                raise errors.damaged(self.location, f"the order of writes of table {table!r} is missing", table=table)
             return arrivals.read(connection.sql, tables, after, limit, columns)
 
         return self._read(table, fetch)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from hbasemk import FormatError, connect
 from hbasemk.store.abc import ALL_VERSIONS, NewCell, Put, Table
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
@@ -63,3 +67,14 @@ def test_one_statement_reads_what_was_written(store: SqliteStore, writes: int) -
     assert len(made) == 1, made
     assert [len(row.cells) for row in found.rows] == [4] * writes
     assert found.complete
+
+
+def test_a_repository_without_its_order_of_writes_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "content.db"
+    with connect(f"sqlite:///{path}") as repo:
+        repo.run(lambda tx: tx.add("/a", {}))
+    with closing(sqlite3.connect(path)) as sql:
+        (number,) = sql.execute("SELECT id FROM hbasemk_tables WHERE name = 'journal'").fetchone()
+        sql.execute(f"DROP TABLE hbasemk_arrivals_{number}")
+    with pytest.raises(FormatError, match="is damaged: the order of writes of table 'journal' is missing; restore it"):
+        connect(f"sqlite:///{path}", create=False)
