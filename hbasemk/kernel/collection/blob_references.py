@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from hbasemk.errors import FormatError
 from hbasemk.format import schema, values
 from hbasemk.kernel.collection import all_versions
 from hbasemk.kernel.collection.run import Run
@@ -64,7 +65,7 @@ def read_references(run: Run, blobs: int) -> ReferenceSet:
     while True:
         rows = store.scan(schema.NODES, scan)
         for row in rows:
-            _add(found, row.cells)
+            _add(found, row.key, row.cells)
             for qualifier, oldest in _deep(row.cells).items():
                 _add_older(store, found, row.key, qualifier, oldest)
         run.pause(len(rows))
@@ -97,16 +98,20 @@ def _add_older(store: RetryingStore, found: ReferenceSet, key: bytes, qualifier:
     while more:
         get = Get(key, columns=((schema.DATA, qualifier),), before=before, versions=depth)
         cells = store.read(schema.NODES, [get])[0].cells
-        _add(found, cells)
+        _add(found, key, cells)
         more = len(cells) == depth
         before = cells[-1].timestamp if cells else 0
         depth = next_limit(depth, size_of(cells), DEEPER, all_versions.LARGE, all_versions.FEWEST)
 
 
-def _add(found: ReferenceSet, cells: Iterable[Cell]) -> None:
+def _add(found: ReferenceSet, key: bytes, cells: Iterable[Cell]) -> None:
     for cell in cells:
         # Whatever its column: the name of a property may be damaged, and only the value shows the reference. A value that
         # cannot be decoded ends the run: what it refers to is unknown.
-        for blob in values.blobs_of(cell.value):
+        try:
+            blobs = values.blobs_of(cell.value)
+        except FormatError as error:
+            raise schema.damaged(error.message, schema.NODES, key, cell[:2]) from error
+        for blob in blobs:
             with suppress(ValueError):
                 found.add(bytes.fromhex(blob))
