@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, InvalidValueError, LimitError
-from hbasemk.format import adjusted, limits, paths, schema, values
+from hbasemk.format import adjusted, exact, limits, paths, schema, values
 from hbasemk.format.adjusted import Adjusted
+from hbasemk.format.exact import Exact
 from hbasemk.format.values import PropertyValue, Value
 from hbasemk.store.abc import Cell, Column
 
@@ -146,6 +147,14 @@ def decode_property(path: str, name: str, data: bytes) -> Value:
     """Decode one property of a node; if it is damaged, raise FormatError with its location."""
     try:
         return values.decode(data)
+    except FormatError as error:
+        raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
+
+
+def exact_number(path: str, name: str, data: bytes) -> Exact | None:
+    """Return the exact number of one property of a node, None if it is none; if it is damaged, as :func:`decode_property`."""
+    try:
+        return exact.of_value(data)
     except FormatError as error:
         raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
 

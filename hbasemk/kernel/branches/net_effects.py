@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hbasemk.errors import BranchError
-from hbasemk.format import exact, paths, revisions
+from hbasemk.format import paths, revisions
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.changes import RowChange
-from hbasemk.format.node import NodeState
+from hbasemk.format.node import NodeState, exact_number
 from hbasemk.kernel.branches.cache import BranchState
 from hbasemk.kernel.commit.staged_node import StagedNode
 from hbasemk.kernel.reading.reader import Reader
@@ -63,7 +63,7 @@ def _change_property(node: StagedNode, name: str, after: Adjusted, *, wrote: boo
     """Stage the net effect on one property of a node that is not new; ``wrote``: the branch wrote its base."""
     before = node.property_of(name)
     # Totals do not count without a number: a set or an unset has dropped them.
-    is_number = after.plain is not None and exact.of_value(after.plain) is not None
+    is_number = after.plain is not None and exact_number(node.path, name, after.plain) is not None
     by = after.sum - before.sum if is_number else 0
     created = before.plain is None and after.created and after.seen == before.sum
     if after.base == before.base or created:

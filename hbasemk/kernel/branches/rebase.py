@@ -11,11 +11,11 @@ from itertools import chain
 from typing import Final
 
 from hbasemk.errors import BranchError
-from hbasemk.format import exact, paths, schema
+from hbasemk.format import paths, schema
 from hbasemk.format.adjusted import Adjusted
 from hbasemk.format.exact import Exact
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.format.node import NodeState
+from hbasemk.format.node import NodeState, exact_number
 from hbasemk.kernel.branches import merged_part
 from hbasemk.kernel.branches.branches import Branches
 from hbasemk.kernel.branches.cache import BranchState
@@ -268,7 +268,7 @@ class _Rebase:
             if name in node.written:
                 plain = node.written[name]
                 self._staging.apply([operations.SetEncoded(path, name, plain)])
-                if is_only_adjusted and plain is not None and exact.of_value(plain) is not None:
+                if is_only_adjusted and plain is not None and exact_number(path, name, plain) is not None:
                     by += target.sum - view.sum - self._merged.get((path, name), 0)
             else:
                 # A set to the value that trunk shows would round the adjusts of trunk.
@@ -307,7 +307,7 @@ class _Rebase:
             self._markers.add_property(CHANGE_DELETED_PROPERTY, path, name, mine)
         elif target.plain is None and self._staging.child(path, name) is not None:
             self._postponed.append((path, name, node.property_after(name, 0)))
-        elif target.plain is not None and exact.of_value(target.plain) is None:
+        elif target.plain is not None and exact_number(path, name, target.plain) is None:
             self._markers.add_property(ADD_EXISTING_PROPERTY if is_new else CHANGE_CHANGED_PROPERTY, path, name, mine)
         else:
             self._staging.apply([operations.AdjustExact(path, name, node.adjusted[name])])

@@ -9,7 +9,7 @@ from hbasemk.format import exact, limits, schema, values
 from hbasemk.format.exact import Exact
 from hbasemk.format.json_number import number_of
 from hbasemk.format.limits import shortened
-from hbasemk.format.node import decode_property, encode_property
+from hbasemk.format.node import decode_property, encode_property, exact_number
 from hbasemk.format.values import Json, Value
 from hbasemk.store.abc import Limits
 
@@ -72,7 +72,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
     Raises InvalidChangeError if one of them is not a finite number, and LimitError if the name is too long to be adjusted or
     the amount has too many digits.
     """
-    is_usual = len(name) < _SHORT and (data is None or exact.of_value(data) is not None)
+    is_usual = len(name) < _SHORT and (data is None or exact_number(path, name, data) is not None)
     if is_usual and type(by) is int and -_SMALL < by < _SMALL:
         # Nearly all adjusts.
         return by
@@ -91,7 +91,7 @@ def adjustment(path: str, name: str, data: bytes | None, by: int | float) -> Exa
             "amount must be an int or a finite float",
             path=path,
         )
-    if data is not None and exact.of_value(data) is None:
+    if data is not None and exact_number(path, name, data) is None:
         found = decode_property(path, name, data)
         raise InvalidChangeError(
             f"property {limits.shown(name)} of {shortened(path)} cannot be adjusted: its value must be a finite number, got the "
