@@ -31,8 +31,8 @@ def encode(number: int, nonce: bytes) -> bytes:
 def decode(data: bytes) -> int:
     """Parse the cell; raise FormatError if it is damaged."""
     digits, space, _ = data.partition(b" ")
-    if not space or not digits.isdigit() or len(digits) > len(str(LARGEST)):
-        problem = f"the schema number must be digits, a space and a nonce, got {shown(data[:60])}"
+    if not space or not digits.isdigit() or len(digits) > len(str(LARGEST)) or int(digits) > LARGEST:
+        problem = f"the schema number must be digits, at most {LARGEST}, a space and a nonce, got {shown(data[:60])}"
         raise schema.damaged(problem, schema.CLUSTER, schema.SETTINGS_ROW, schema.SCHEMA_VERSION)
     return int(digits)
 

@@ -27,7 +27,8 @@ def decode(data: bytes | None) -> int | None:
         return None
     try:
         found = int(data)
-        if not SHORTEST_MS <= found <= LONGEST_MS:
+        # int also takes spaces, signs and underscores.
+        if not data.isdigit() or not SHORTEST_MS <= found <= LONGEST_MS:
             raise ValueError("out of range")
     except ValueError as error:
         raise schema.damaged(
