@@ -26,6 +26,9 @@ class RecentCommits:
 
     def add(self, revision: int, changes: bytes) -> None:
         """Add a commit, and drop the oldest ones that no longer fit. Ignore a commit that is larger than the cell."""
+        if len(changes) > MOST_BYTES:
+            # Larger ones have no encoding: their length may not fit its bytes.
+            return
         one = recent_commits.encode(revision, changes)
         size = len(one)
         if size > MOST_BYTES:

@@ -42,6 +42,12 @@ def test_the_last_commits_are_kept_as_far_as_they_fit(seed: int) -> None:
         assert commits.encoded == expected, f"seed {seed}"
 
 
+def test_a_length_of_changes_that_does_not_fit_its_two_bytes_is_ignored() -> None:
+    commits = RecentCommits()
+    commits.add(1 << 24, bytes(1 << 16))
+    assert not commits.is_shown
+
+
 def test_the_log_shows_a_commit_from_the_next_announcement_on(store: MemoryStore, world: World) -> None:
     writer = open_instance(store, world, mac=1)
     first = commit(writer, AddNode("/a", {}))
