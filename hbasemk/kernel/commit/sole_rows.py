@@ -9,6 +9,7 @@ Processes that compete over a property compare the shared marks of each other (`
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from hbasemk.format import changes, paths, schema
@@ -55,13 +56,14 @@ class Simple(NamedTuple):
 class SoleRows:
     """The rows that one instance has written last, and those where it came too late.
 
-    Thread-safe: an entry never changes, and another one replaces it. ``batch_rows`` is that of the store. A commit of more rows
-    writes a part of them first, so it has no stages.
+    Thread-safe: an entry never changes, and another one replaces it in one step. ``batch_rows`` is that of the store. A commit of
+    more rows writes a part of them first, so it has no stages.
     """
 
     def __init__(self, batch_rows: int) -> None:
         self._batch_rows = batch_rows
-        self._rows: dict[bytes, Known] = {}
+        # Ordered: to remove the first entry is one step.
+        self._rows: OrderedDict[bytes, Known] = OrderedDict()
         self._refused: dict[bytes, int] = {}
         """Revisions of nodes by row key: another process had written after their marks, and nothing of that was visible."""
 
@@ -123,9 +125,9 @@ class SoleRows:
             entry = known.beside_others(revision)
         else:
             entry = Known(revision, draft.stage.next, 0, known.next_wait)
-        if len(self._rows) >= MOST_ROWS:
-            self._rows.pop(next(iter(self._rows), b""), None)
         self._rows[key] = entry
+        while len(self._rows) > MOST_ROWS:
+            self._rows.popitem(last=False)
 
     def lose(self, plan: ChangeSet) -> None:
         """Record that another process has written the row of a simple plan, or may have added the same node below."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -16,9 +19,12 @@ from hbasemk.format.journal_row import Outcome
 from hbasemk.kernel import time_travel
 from hbasemk.kernel.commit import sole_rows
 from hbasemk.kernel.commit.change_source import OperationList
+from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, RemoveNode, SetProperty
+from hbasemk.kernel.commit.sole_rows import SoleRows
 from hbasemk.kernel.commit.stage import Stage
 from hbasemk.kernel.commit.writing import Writing
+from hbasemk.kernel.journal.view import View
 from hbasemk.store.abc import ALL_VERSIONS, Get, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
@@ -274,6 +280,25 @@ def test_only_so_many_rows_are_remembered(world: World, monkeypatch: pytest.Monk
     for path in ("/a", "/b", "/c"):
         commit(instance, SetProperty(path, "x", 1))
     assert list(known_rows(instance)) == [paths.key("/b"), paths.key("/c")]
+
+
+def test_threads_keep_the_bound_of_the_remembered_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sole_rows, "MOST_ROWS", 4)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        rows = SoleRows(batch_rows=1000)
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(partial(_record_many, rows), range(4)))
+    finally:
+        sys.setswitchinterval(before)
+    assert len(rows._rows) <= 4
+
+
+def _record_many(rows: SoleRows, thread: int) -> None:
+    for number in range(20_000):
+        draft = Draft(View(1, 0, 1), OperationList([]), "", revision=number, sole_row=b"%d/%d" % (thread, number))
+        rows.record(draft)
 
 
 def test_a_log_without_room_takes_the_usual_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
