@@ -150,7 +150,7 @@ class Attempts(Committing):
                 # The journal row belongs to another process.
                 raise
             except Exception:
-                self._defer_without_row(draft)
+                self._end_failed(draft)
                 raise
             except BaseException:
                 # Interrupted between two steps: this process must not leave the revision pending.
@@ -164,11 +164,17 @@ class Attempts(Committing):
             f"its own id, {TRIES_IN_TIME} times; commit again"
         )
 
-    def _defer_without_row(self, draft: Draft) -> None:
-        """Abort a revision whose commit has failed before its journal row was created: its writer's log may list it."""
+    def _end_failed(self, draft: Draft) -> None:
+        """Abort a revision whose commit has failed, if its writer's log may list it as undecided.
+
+        A failed store is not the only cause: memory may run out between two steps.
+        """
         revision = draft.revision
-        if draft.created is None and self._announcements.is_open(revision) and revision not in self._outcomes.deferred:
-            self._outcomes.defer(revision, ())
+        if draft.decision_arrival:
+            # It has committed, and joins before the head is used again.
+            self._journal.lacks_own_commit = True
+        elif self._announcements.is_open(revision) and revision not in self._outcomes.deferred:
+            self._outcomes.defer(revision, draft.touched)
             self._outcomes.resolve_pending_quietly()
 
     def _try(self, draft: Draft) -> int | LostAttempt:
