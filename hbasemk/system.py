@@ -130,7 +130,7 @@ class _Threads:
         self._over = False
 
     def start(self, call: Callable[[], A]) -> _Call[A]:
-        """Let a thread make a call; raise RuntimeError if the interpreter starts no more threads."""
+        """Let a thread make a call; raise RuntimeError if no more threads can be started."""
         made = _Call(call)
         try:
             self._idle.pop()
@@ -195,7 +195,10 @@ class SystemRuntime:
         return lock
 
     def run_parallel(self, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-        """Run two calls in parallel, or in turn if the runtime is closed; raise the error of either after both have ended."""
+        """Run two calls in parallel, or in turn if the runtime is closed or no thread can be started.
+
+        Raises the error of either after both have ended.
+        """
         future = self._started(first)
         if future is None:
             return self._in_turn(first, second)
@@ -210,12 +213,11 @@ class SystemRuntime:
         return future.result(), result
 
     def _started(self, call: Callable[[], A]) -> _Call[A] | None:
-        """Start a call in another thread; return None if the runtime is closed."""
+        """Start a call in another thread; return None if the runtime is closed, or no thread can be started."""
         try:
             return None if self.closed else self._threads.get().start(partial(copy_context().run, call))
         except RuntimeError:
-            if not self.closed:
-                raise
+            # The interpreter ends, or the process has too many threads or too little memory.
             return None
 
     @staticmethod

@@ -197,6 +197,25 @@ def test_two_calls_run_sequentially_when_the_runtime_is_closed(checked: Checked)
         list(head.walk())
 
 
+def test_two_calls_run_sequentially_if_no_thread_can_be_started(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process has a limit of threads and of memory, and none begins while the interpreter ends."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Repository(checked(MemoryStore(parallel=True)), poll_interval=0, owns_store=False) as other:
+        other.run(lambda tx: [tx.add("/a", {"n": 0}), tx.add("/b", {"n": 0})])
+        monkeypatch.setattr(hbasemk.system, "start_thread", refuse)
+        with Repository(other.store, poll_interval=0, owns_store=False) as repo:
+            for number in range(1, 4):
+                repo.run(lambda tx: tx.increment("/a", "n"))
+                other.run(lambda tx: tx.increment("/b", "n"))
+                repo.refresh()
+                assert [repo.head[path]["n"] for path in ("/a", "/b")] == [number, number]
+
+
 @pytest.mark.parametrize("closed", [True, False])
 def test_the_first_error_of_two_failing_calls_is_raised_after_both_end(closed: bool) -> None:
     runtime = SystemRuntime()
