@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from hbasemk.errors import ClosedError, FormatError, StoreError
@@ -58,17 +59,15 @@ class PeriodicWork(Committing):
     def run(self) -> None:
         """Renew the lease, resolve deferred and dead writers' revisions, and move the watermark, as far as it is time.
 
-        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. Damage of one revision stops only the work
-        on it; FormatError comes at the end. A read-only instance only drops what other instances have moved the watermark past.
+        No round trip if there is nothing to do. Raises StoreError and LeaseLostError. Damage of one revision or lease stops only
+        the work on it; FormatError comes at the end. A read-only instance only drops what other instances have moved the watermark past.
         """
         if self._store.read_only:
             self._advance()
             return
-        if self._lease.due():
-            self._lease.renew()
-        if self._announcements.due():
-            self._announcements.renew(self._journal.highest_seen)
         self._do_all(
+            self._renew_lease,
+            self._renew_log,
             self._outcomes.resolve_pending,
             self._branches.resolve_pending,
             self._recover,
@@ -84,6 +83,14 @@ class PeriodicWork(Committing):
             with damage.kept():
                 step()
         damage.report()
+
+    def _renew_lease(self) -> None:
+        if self._lease.due():
+            self._lease.renew()
+
+    def _renew_log(self) -> None:
+        if self._announcements.due():
+            self._announcements.renew(self._journal.highest_seen)
 
     def _recover(self) -> None:
         """Recover revisions of dead writers, :data:`RECOVER_EVERY` seconds after the last success; repeat a failure at once."""
@@ -128,10 +135,12 @@ class PeriodicWork(Committing):
             self._lease.forget()
             return
         try:
-            self._outcomes.resolve_pending()
-            self._branches.resolve_pending()
-            self._clock.release_lease()
-            self._advance(closing=True)
+            self._do_all(
+                self._outcomes.resolve_pending,
+                self._branches.resolve_pending,
+                self._clock.release_lease,
+                partial(self._advance, closing=True),
+            )
         except (StoreError, ClosedError):
             self._lease.forget()
 

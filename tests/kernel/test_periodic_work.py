@@ -122,6 +122,64 @@ def test_a_damaged_lease_stops_only_the_recovery_of_its_writer(world: World, ord
         one.maintain()
 
 
+@pytest.mark.damages("wrong lease")
+@pytest.mark.parametrize("ordered", [True, False])
+def test_damage_of_the_own_lease_stops_no_other_work(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered, batch_rows=1)
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    other = dead_writer(store, world, 2)
+    damage_lease(store, one.lease.machine)
+    world.advance(LATER)
+    one.poll()
+    with pytest.raises(FormatError, match="the lease b'short' is damaged"):
+        one.maintain()
+    assert is_swept(store, other)
+
+
+@pytest.mark.damages("wrong flags")
+@pytest.mark.parametrize("ordered", [True, False])
+def test_damage_of_a_deferred_revision_stops_only_its_roll_back(world: World, ordered: bool) -> None:
+    store = FaultyStore(MemoryStore(world.clock, transactions=ordered, batch_rows=1))
+    one = open_instance(store, world, mac=1)
+    add(one, "/a")
+    branch = one.begin_branch(one.head())
+    damaged = deferred_revision(one, store, "/b")
+    store.write(schema.JOURNAL, [Put(schema.revision_key(damaged), [NewCell(*schema.COMMITTED, b"x")])])
+    other = deferred_revision(one, store, "/c")
+    add(one, "/d")
+    assert one.outcomes.deferred == [damaged]
+    assert one.outcome(other) is Outcome.ABORTED
+    with pytest.raises(FormatError, match="must be yes or no"):
+        one.outcome(damaged)
+    one.commit_on_branch(branch, OperationList([AddNode("/e", {})]), "")
+    with pytest.raises(FormatError, match="of this process cannot be rolled back"):
+        one.maintain()
+    machine, end = one.lease.machine, one.lease.end
+    one.close()
+    lease = leases.lease_of(one.store, machine)
+    assert lease is not None
+    assert lease.end < end
+
+
+def deferred_revision(instance: Instance, store: FaultyStore, path: str) -> int:
+    """Interrupt a commit after it has written cells; return its revision."""
+
+    def interrupt(call: Call) -> None:
+        if (call.method, call.table) == ("write", schema.NODES):
+            raise Killed
+
+    store.after = interrupt
+    with pytest.raises(Killed):
+        add(instance, path)
+    store.after = None
+    return max(instance.outcomes.deferred)
+
+
+def damage_lease(store: Store, machine: int) -> None:
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+
+
 def lease_of_dead_writer_damaged(store: Store, world: World, mac: int) -> int:
     """Let a writer die, and return its machine id, whose lease cannot be read."""
     machine = revisions.machine_of(dead_writer(store, world, mac))

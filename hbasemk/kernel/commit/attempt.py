@@ -34,6 +34,7 @@ from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
+from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.reading.cache import MOST_STATES
 from hbasemk.store.abc import Cell
 
@@ -108,7 +109,8 @@ class Attempts(Committing):
             _own.reset(token)
 
     def _run(self, draft: Draft) -> int | LostAttempt:
-        self._outcomes.resolve_pending()
+        # Maintenance reports damage of other commits.
+        self._outcomes.resolve_pending(Damage())
         result: int | LostAttempt = 0
         try:
             for _ in range(TRIES_OF_SLOTS):

@@ -217,8 +217,8 @@ class Lease:
     def keep(self) -> None:
         """Renew the lease if it is due, during a call that may last longer than a lease.
 
-        If the lease is lost, the work continues: another instance may have aborted it, and its compare-and-set shows that.
-        Retried as :meth:`renew`.
+        If the lease is lost or damaged, the work continues: another instance may have aborted it, and its compare-and-set shows
+        that. Retried as :meth:`renew`.
         """
         if self._record is not None and self.due():
             run_with_retries(self._runtime, self._keep)
@@ -233,6 +233,9 @@ class Lease:
             except LeaseLostError:
                 # The next request for an id raises the error.
                 self._record = record
+            except FormatError:
+                # So does the next renewal, or each call of a store that has been stopped.
+                return
 
     def measure(self, also: Sequence[Get] = ()) -> list[Row]:
         """Measure the store's clock again, and return the rows of ``also``. Two round trips."""

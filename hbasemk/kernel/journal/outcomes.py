@@ -228,17 +228,22 @@ class Outcomes:
         """The revisions of this instance that are still unresolved."""
         return list(self._deferred)
 
-    def resolve_pending(self) -> None:
+    def resolve_pending(self, damage: Damage | None = None) -> None:
         """Abort each deferred revision, unless it turns out to be committed (polls then find it); and abandoned ids.
 
-        Retried as a whole, so that other threads go on while this one waits for the store.
+        A damaged revision stays deferred. Raises FormatError for it at the end; with ``damage``, keeps the error there. Retried
+        as a whole, so that other threads go on while this one waits for the store.
         """
-        run_with_retries(self._runtime, self._resolve_pending)
+        kept = Damage() if damage is None else damage
+        run_with_retries(self._runtime, lambda: self._resolve_pending(kept))
+        if damage is None:
+            kept.report()
 
-    def _resolve_pending(self) -> None:
+    def _resolve_pending(self, damage: Damage) -> None:
         self._announcements.defer_abandoned(lambda revision: self.defer(revision, ()))
         for revision in list(self._deferred):
-            with self._lock:
+            effect = f"revision {revisions.to_text(revision)} of this process cannot be rolled back"
+            with damage.kept(effect), self._lock:
                 touched = self._deferred.get(revision)
                 if touched is None:
                     continue
@@ -266,11 +271,13 @@ class Outcomes:
     def final_outcome(self, revision: int) -> Outcome:
         """Return the outcome of a revision, resolving it first if it is deferred here.
 
-        Raises RevisionCollectedError if it was decided so long ago that its row may have been deleted.
+        Raises RevisionCollectedError if it was decided so long ago that its row may have been deleted, and FormatError if it is
+        damaged.
         """
         if revision in self._deferred:
-            self.resolve_pending()
-        found = self.of(revision)
+            self.resolve_pending(Damage())
+        # If it is still deferred, it is damaged.
+        found = self.of(revision, check=revision in self._deferred)
         if found in (Outcome.ABSENT, Outcome.PENDING):
             # A row that seems pending below the trim level was created by a request that was repeated.
             self._journal.require_recorded(revision)
