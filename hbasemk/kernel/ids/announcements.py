@@ -319,6 +319,10 @@ class Announcements:
     def _acknowledge(self, log: CheckAndWrite, is_ours: bool, began: float) -> None:
         """Record that the log was written; raise LeaseLostError if its row has another holder."""
         if not is_ours:
+            machine = schema.log_machine(log.put.row)
+            if log.expected != self._lease.nonce and machine is not None:
+                # The present lease is a new one, claimed since the log was made.
+                raise self._lease.lost_error(machine)
             raise self._lease.lost()
         with self._state:
             written = log.put.cells[0][3]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hbasemk.errors import ClosedError, StoreNotAppliedError
+from hbasemk.errors import ClosedError, LeaseLostError, StoreNotAppliedError
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
@@ -14,7 +14,7 @@ from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.abc import CheckAndWrite, NewCell, Put
 from hbasemk.store.memory import MemoryStore
-from hbasemk.testing.wrapped import Call
+from hbasemk.testing.wrapped import Call, FaultyStore
 from tests.support.joint import JointStore
 from tests.support.runtime import World, open_instance
 
@@ -45,6 +45,32 @@ def test_a_log_names_the_holder_and_machine_of_its_ids_although_the_lease_change
     announcements._nonce, announcements._machine = lease
     assert written == [(lease[0], schema.log_key(lease[1]))]
     assert announcements._acknowledged < revision
+
+
+def test_a_refused_log_of_an_earlier_lease_does_not_drop_the_next_one(world: World) -> None:
+    memory = MemoryStore(world.clock)
+    store = FaultyStore(memory)
+    one, two = open_instance(store, world, mac=1), open_instance(memory, world, mac=1, seed=2)
+    revision = one.announcements.next(0, [])
+    machine = one.lease.machine
+
+    def before(call: Call) -> None:
+        if call.method != "check_and_write":
+            return
+        store.before = None
+        # The process was paused here. Another one takes its machine id, and another thread of it claims the next one.
+        world.advance(60)
+        two.clock.next(0)
+        with pytest.raises(LeaseLostError):
+            one.lease.renew()
+        one.clock.next(0)
+
+    store.before = before
+    with pytest.raises(LeaseLostError) as raised:
+        one.announcements.announce(revision)
+    assert raised.value.machine == machine == two.lease.machine
+    assert one.lease.held
+    assert one.lease.machine == machine + 1
 
 
 @pytest.mark.parametrize("failing", [schema.CLUSTER, schema.JOURNAL])
