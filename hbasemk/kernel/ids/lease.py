@@ -268,11 +268,21 @@ class Lease:
         """Read again after a claim what may have changed meanwhile. One round trip if anything may have.
 
         The schema number: this call finds a change, or the changing process finds the lease. In a store without an order of
-        writes also the horizon, for a claim that may have read it before an earlier lease was deleted (``may_be_late``).
+        writes also the horizon, for a claim that may have read it before an earlier lease was deleted (``may_be_late``). If it
+        fails, the next claim repeats it.
         """
         may_be_late = may_be_late and not self.store.supports_transactions
         if self.accepted is None and not may_be_late:
             return
+        record = self._record
+        try:
+            self._confirm_now(may_be_late)
+        except BaseException:
+            if self._record is record:
+                self._record, self._unconfirmed = None, record
+            raise
+
+    def _confirm_now(self, may_be_late: bool) -> None:
         own = [Get(schema.machine_key(self.machine), columns=(schema.LEASE,))] if may_be_late else []
         current, *rows = self.store.read(schema.CLUSTER, [WATCHED, *own])
         self._check_claim(current)

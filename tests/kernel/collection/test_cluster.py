@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hbasemk.check import IntegrityCheck
-from hbasemk.errors import StoreError
+from hbasemk.errors import StoreError, StoreNotAppliedError
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.collection.collector import Collector
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
@@ -125,10 +125,13 @@ class Hidden(FaultyStore):
         return expected is None if column == schema.LEASE else super().check_and_write(table, column, expected, put)
 
 
-def collect_the_lease_before_a_claim(store: MemoryStore, world: World) -> tuple[Instance, int]:
+def collect_the_lease_before_a_claim(
+    store: MemoryStore, world: World, *, fails: bool = False
+) -> tuple[Instance, int]:
     """Let a machine id be leased and its lease be collected after another claim read that it was free.
 
-    Returns the instance with that claim, and the highest id in use meanwhile.
+    ``fails``: the next call after the claim is refused once. Returns the instance with that claim, and the highest id in use
+    meanwhile.
     """
     faulty = FaultyStore(store)
     slow = open_instance(faulty, world, mac=1, skew_ms=-8_000_000)
@@ -147,9 +150,18 @@ def collect_the_lease_before_a_claim(store: MemoryStore, world: World) -> tuple[
             world.advance(2 * HOUR)
             Collector(other).run(RETENTION_MS)
             assert lease_of(other.store, 1) is None
+            faulty.before = refuse if fails else None
+
+    def refuse(call: Call) -> None:
+        if call.method == "read":
+            faulty.before = None
+            raise StoreNotAppliedError("refused once")
 
     faulty.before = before
-    slow.lease.claim()
+    if fails:
+        with pytest.raises(StoreNotAppliedError):
+            slow.clock.next(0)
+    slow.clock.next(0)
     return slow, used[0]
 
 
@@ -159,6 +171,14 @@ def test_a_claim_that_read_before_the_collection_begins_above_the_horizon(store:
     # HBase may hide what is written to the log below the horizon, as the collector deleted the log there.
     assert slow.lease.start > revisions.ms_of(used)
     assert slow.clock.next(0) > used
+
+
+@pytest.mark.parametrize("ordered", [False])
+def test_the_next_claim_repeats_a_confirmation_that_has_failed(store: MemoryStore, world: World) -> None:
+    slow, used = collect_the_lease_before_a_claim(store, world, fails=True)
+    assert slow.lease.start > revisions.ms_of(used)
+    assert slow.clock.next(0) > used
+    assert slow.lease.machine == 1
 
 
 @pytest.mark.parametrize("ordered", [False])
