@@ -125,7 +125,7 @@ class Committer(Committing):
             since = since or result.revision
             self._hot.record(result.conflict)
             self.attempts.show_waiting(draft)
-            self._turns.wait_for_turn(since)
+            self._turns.wait_for_turn(since, deadline)
             self._wait_for(result.conflict, deadline)
             self._journal.poll()
             head_is_current = True

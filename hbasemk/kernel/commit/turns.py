@@ -6,6 +6,7 @@ processes do. A commit without a conflict never waits here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -106,14 +107,14 @@ class Turns:
         self._wait(len(waiting))
         return True
 
-    def wait_for_turn(self, since: int) -> None:
-        """Wait after a conflict, in proportion to the number of processes that have waited longer.
+    def wait_for_turn(self, since: int, deadline: float) -> None:
+        """Wait after a conflict until ``deadline`` at most, in proportion to the number of processes that have waited longer.
 
         ``since`` is the revision of this commit's first conflict.
         """
         waiting = self._journal.contention.waiting(self._lease.machine)
-        self._wait(sum(1 for first in waiting if first < since))
+        self._wait(sum(1 for first in waiting if first < since), max(deadline - self._runtime.monotonic(), 0))
 
-    def _wait(self, others: int) -> None:
+    def _wait(self, others: int, longest: float = math.inf) -> None:
         seconds = min(max(others * self._attempt_seconds, SHORTEST), LONGEST)
-        wait_before_retry(self._runtime, seconds * (0.5 + self._runtime.random.random()))
+        wait_before_retry(self._runtime, min(seconds * (0.5 + self._runtime.random.random()), longest))

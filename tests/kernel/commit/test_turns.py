@@ -136,6 +136,21 @@ def test_a_process_does_not_yield_to_an_ended_one() -> None:
     assert pair.keep_on("/a") == 0
 
 
+def test_a_commit_waits_for_its_turn_until_its_deadline_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    store = MemoryStore(world.clock)
+    one, two = open_instance(store, world, mac=1), open_instance(store, world, mac=2)
+    one.commit(lambda _: OperationList([AddNode("/a", {"n": 0})]), "", retry_timeout=9, max_poll_age=0)
+    two.poll()
+    one.commit(lambda _: OperationList([SetProperty("/a", "n", 1)]), "", retry_timeout=9, max_poll_age=0)
+    # Many others wait, and attempts take long.
+    monkeypatch.setattr(Contention, "waiting", lambda *_: list(range(1, 9)))
+    two._committer._turns.record_attempt(2.0)
+    began = world.ms
+    two.commit(lambda _: OperationList([SetProperty("/a", "n", 2)]), "", retry_timeout=0.1, max_poll_age=60)
+    assert world.ms - began <= 101
+
+
 def test_commits_without_contention_make_no_additional_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     # Commits of a sole writer make fewer calls.
     monkeypatch.setattr(SoleRows, "choose", lambda *_: None)
