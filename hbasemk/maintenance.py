@@ -22,7 +22,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from hbasemk.errors import ClosedError, FormatError, HbasemkError, SchemaVersionError, StoreUnusableError
+from hbasemk.errors import (
+    ClosedError,
+    FormatError,
+    HbasemkError,
+    LeaseLostError,
+    SchemaVersionError,
+    StoreUnusableError,
+)
 from hbasemk.interrupts import Deferred, start_thread
 from hbasemk.kernel.collection.background import BackgroundCollection
 from hbasemk.kernel.damage import Damage
@@ -74,7 +81,10 @@ def run_with_timeout(seconds: float, call: Callable[[], object]) -> None:
 
 
 class _OutageLog:
-    """Logs the first failure of a series, and the success that ends it; and once that the process may not commit any more."""
+    """Logs the first failure of a series, and the success that ends it.
+
+    Logs each loss of the lease, and once that the process may not commit any more.
+    """
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -88,6 +98,16 @@ class _OutageLog:
             if not self._is_outdated:
                 _log.warning("this process cannot commit to %s any more: %s", self.location, error)
             self._is_outdated = True
+            return
+        if isinstance(error, LeaseLostError):
+            # The store has not failed, and no commit has.
+            _log.warning(
+                "this process lost machine id %#06x of the repository at %s: another process ended its lease, because this "
+                "process did not renew it in time (it was paused, or the store was out of reach); its next commit claims a new "
+                "machine id",
+                error.machine,
+                self.location,
+            )
             return
         if not self._failing:
             _log.warning("background work on %s failed; retrying: %s", self.location, error)

@@ -14,8 +14,11 @@ import pytest
 
 import hbasemk
 from hbasemk import Settings
+from hbasemk.format import schema
+from hbasemk.format.lease_record import LeaseRecord
+from hbasemk.kernel.ids.leases import lease_of
 from hbasemk.repository import Repository, instance_of
-from hbasemk.store.abc import Store
+from hbasemk.store.abc import NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.testing.wrapped import CountingStore, WrappedStore
@@ -180,6 +183,28 @@ def test_a_process_that_must_not_commit_any_more_says_so_once(
     (message,) = [record.getMessage() for record in caplog.records]
     assert "cannot commit" in message
     assert "schema number 1" in message
+
+
+def test_a_lost_lease_is_logged_as_no_failure_of_the_store(
+    real_store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Repository(real_store, poll_interval=0.01, settings=Settings(lease_ms=1_000), owns_store=False) as repo:
+        repo.run(lambda tx: tx.add("/a"))
+        lease = instance_of(repo).lease
+        found = lease_of(lease.store, lease.machine)
+        assert found is not None
+        taken = LeaseRecord(found.start, found.end + 1, bytes(16), "another process")
+        row = schema.machine_key(lease.machine)
+        real_store.write(schema.CLUSTER, [Put(row, [NewCell(*schema.LEASE, taken.encode())])])
+        deadline = time.monotonic() + 60
+        while not caplog.records and time.monotonic() < deadline:
+            time.sleep(0.05)
+        repo.run(lambda tx: tx.add("/b"))
+        # Maintenance goes on.
+        time.sleep(0.5)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "another process ended its lease" in message
+    assert "commit was" not in message
 
 
 def test_an_error_of_the_comparison_is_logged_and_background_work_continues(

@@ -125,9 +125,7 @@ class Hidden(FaultyStore):
         return expected is None if column == schema.LEASE else super().check_and_write(table, column, expected, put)
 
 
-def collect_the_lease_before_a_claim(
-    store: MemoryStore, world: World, *, fails: bool = False
-) -> tuple[Instance, int]:
+def collect_the_lease_before_a_claim(store: MemoryStore, world: World, *, fails: bool = False) -> tuple[Instance, int]:
     """Let a machine id be leased and its lease be collected after another claim read that it was free.
 
     ``fails``: the next call after the claim is refused once. Returns the instance with that claim, and the highest id in use
