@@ -19,6 +19,8 @@ SWEEP_EVERY: Final = 3600.0
 """Seconds between sweeps of abandoned branches and of journal rows that arrived long after their writer's death."""
 BRANCH_RETENTION_MS: Final = 24 * 3600 * 1000
 """The time after which a branch without commits is abandoned."""
+POLL_EVERY: Final = 0.2
+"""Seconds between polls during such a sweep. It reads much of the journal, which takes long if that is long."""
 SWEEP_AGAIN: Final = 60.0
 """Seconds until such a sweep is repeated if the store fails."""
 RECOVER_EVERY: Final = 1.0
@@ -60,7 +62,8 @@ class PeriodicWork(Committing):
         """Renew the lease, resolve deferred and dead writers' revisions, and move the watermark, as far as it is time.
 
         No round trip if there is nothing to do. Raises StoreError and LeaseLostError. Damage of one revision or lease stops only
-        the work on it; FormatError comes at the end. A read-only instance only drops what other instances have moved the watermark past.
+        the work on it; FormatError comes at the end. A read-only instance only drops what other instances have moved the
+        watermark past.
         """
         if self._store.read_only:
             self._advance()
@@ -109,7 +112,7 @@ class PeriodicWork(Committing):
             self._do_all(
                 self._sweep_branches,
                 self._checkpoint_cells.remove_expired,
-                self._recovery.recover_late,
+                partial(self._recovery.recover_late, self._stay_current),
             )
         except FormatError:
             # All steps were taken. What is damaged stays so.
@@ -121,7 +124,15 @@ class PeriodicWork(Committing):
         # A sweep during the mark of a collector of blobs would make the mark useless.
         deletes = not self._checkpoint_cells.shows_blob_collector()
         # In HBase a scan from the begin steps over the markers of deleted rows.
-        self._branches.sweep(BRANCH_RETENTION_MS, above=self._journal.fence.horizon, deletes=deletes)
+        self._branches.sweep(
+            BRANCH_RETENTION_MS, above=self._journal.fence.horizon, deletes=deletes, between=self._stay_current
+        )
+
+    def _stay_current(self) -> None:
+        """Renew the lease if it is due, and poll if the last poll is old: the thread of this work makes all background polls."""
+        self._lease.keep()
+        if not self._journal.is_recent(POLL_EVERY):
+            self._outcomes.quietly(self._journal.poll)
 
     def check_backlog(self) -> None:
         """Call :attr:`on_backlog` if it is time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.ids import leases
 from hbasemk.kernel.instance import Instance
+from hbasemk.kernel.journal import recovery
 from hbasemk.kernel.periodic_work import RECOVER_EVERY, SWEEP_AGAIN, SWEEP_EVERY
 from hbasemk.kernel.rollback import replace_damaged_lease
 from hbasemk.repository import instance_of
@@ -25,6 +27,7 @@ from hbasemk.store.abc import Get, NewCell, Put, Store
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, CountingStore, FaultyStore
 from tests.support.runtime import World, open_instance
+from tests.support.slow_scans import SlowScans
 
 LATER = 3 * SWEEP_EVERY
 """Seconds after which an hourly sweep is due, and an ended branch is swept."""
@@ -258,7 +261,7 @@ def test_damage_of_a_branch_stops_no_other_hourly_work(
     damage(store, ended_branch(one))
     done: list[str] = []
     monkeypatch.setattr(one.checkpoint_cells, "remove_expired", lambda: done.append("checkpoints"))
-    monkeypatch.setattr(one.recovery, "recover_late", lambda: done.append("late rows"))
+    monkeypatch.setattr(one.recovery, "recover_late", lambda _: done.append("late rows"))
     world.advance(LATER)
     with pytest.raises(FormatError):
         one.maintain()
@@ -361,3 +364,33 @@ def test_each_maintenance_reports_damage_that_keeps_a_dead_writers_revision(stor
     for _ in range(3):
         with pytest.raises(FormatError, match="of a dead writer cannot be rolled back"):
             one.maintain()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_process_polls_and_keeps_its_lease_during_hourly_work(
+    world: World, monkeypatch: pytest.MonkeyPatch, ordered: bool
+) -> None:
+    """Most calls read the rows of an hour, or 60 rows, and take two seconds; a lease lasts ten."""
+    monkeypatch.setattr(recovery, "ADVANCE_BATCH", 60)
+    store = SlowScans(MemoryStore(world.clock, transactions=ordered), world, seconds=0)
+    one = open_instance(store, world, mac=1)
+    for number in range(400):
+        world.advance(60)
+        add(one, f"/{number}")
+    polled: list[float] = []
+    poll = one.journal.poll
+
+    def record() -> list[int]:
+        polled.append(world.ms)
+        return poll()
+
+    monkeypatch.setattr(one.journal, "poll", record)
+    one.recovery.advance()
+    store.visited.clear()
+    store.seconds = 1 / 30
+    one.maintain()
+    # Two calls follow each other if one ends a scan and the other one begins the next.
+    longest = 2 * max(rows or 0 for rows in store.visited) * store.seconds
+    assert len(polled) >= 5
+    assert max(later - earlier for earlier, later in itertools.pairwise(polled)) <= longest * 1000 + 1
+    assert one.lease.end > one.lease.time()

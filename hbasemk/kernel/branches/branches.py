@@ -8,7 +8,7 @@ the branch's new head. A merge is one ordinary trunk commit of the branch's net 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Final
@@ -445,13 +445,21 @@ class Branches(BranchCommits):
         with suppress(StoreError, ClosedError), TimeLimit(self._runtime, BRIEFLY):
             self._heads.abandon_always(root)
 
-    def sweep(self, retention_ms: int | None, above: int = 0, *, deletes: bool = True) -> list[int]:
+    def sweep(
+        self,
+        retention_ms: int | None,
+        above: int = 0,
+        *,
+        deletes: bool = True,
+        between: Callable[[], object] | None = None,
+    ) -> list[int]:
         """Abandon branches without commits for the retention time (None: none), and delete the cells of ended ones.
 
-        ``above``: look only at branches above this id. If ``deletes`` is False, only abandon branches. Returns the first
-        revisions of the branches that it abandoned, or whose cells it deleted.
+        ``above``: look only at branches above this id. If ``deletes`` is False, only abandon branches. ``between`` is called
+        between two calls of the scan for branches. Returns the first revisions of the branches that it abandoned, or whose cells
+        it deleted.
         """
-        swept = self._heads.sweep(retention_ms, above, deletes=deletes)
+        swept = self._heads.sweep(retention_ms, above, deletes=deletes, between=between)
         for own_revisions in swept.values():
             for revision in own_revisions:
                 self._revisions.drop(revision)

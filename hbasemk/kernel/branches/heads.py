@@ -174,7 +174,14 @@ class BranchHeads:
 
     # --- the sweep ---------------------------------------------------------------------------------------
 
-    def sweep(self, retention_ms: int | None, above: int = 0, *, deletes: bool = True) -> dict[int, list[int]]:
+    def sweep(
+        self,
+        retention_ms: int | None,
+        above: int = 0,
+        *,
+        deletes: bool = True,
+        between: Callable[[], object] | None = None,
+    ) -> dict[int, list[int]]:
         """Abandon branches without commits for the retention time, and delete the cells of branches that ended earlier.
 
         Ages are measured by the store's clock. ``retention_ms`` 0 abandons every branch, None abandons none. The sweep
@@ -186,12 +193,13 @@ class BranchHeads:
         Returns the revisions of the branches that it abandoned, or whose cells it deleted, by the first revision. The sweep is
         idempotent and may run concurrently. It reads the branch rows of the journal above an id (:func:`sparse_rows`), and
         again the flags of the rows that stay. A branch that is not swept is above the horizon, so below it only a request that
-        arrived late can have left a row. Raises FormatError at the end if the changes of a revision are damaged.
+        arrived late can have left a row. ``between`` is called between two calls of this scan. Raises FormatError at the end if
+        the changes of a revision are damaged.
         """
         now = self._lease.time()
         server_ms = self._lease.server.at_least(self._runtime.monotonic())
         ended_ms = ENDED_MS if retention_ms is None else min(retention_ms, ENDED_MS)
-        heads, unswept = self._all_unswept(above)
+        heads, unswept = self._all_unswept(above, between)
         staying: dict[int, list[int]] = {}
         swept = {}
         damage = Damage()
@@ -220,11 +228,13 @@ class BranchHeads:
         damage.report()
         return swept
 
-    def _all_unswept(self, above: int = 0) -> tuple[dict[int, Cell], dict[int, list[int]]]:
+    def _all_unswept(
+        self, above: int = 0, between: Callable[[], object] | None = None
+    ) -> tuple[dict[int, Cell], dict[int, list[int]]]:
         """Return the head cells of all branches above an id, and the unswept revisions of each branch."""
         columns = (schema.BRANCH, schema.BRANCH_HEAD, schema.SWEPT)
         scan = Scan(schema.revision_key(above + 1), None, 1000, columns=columns)
-        rows = sparse_rows(self._store, self._runtime, self._lease.settings, scan)
+        rows = sparse_rows(self._store, self._runtime, self._lease.settings, scan, between)
         heads: dict[int, Cell] = {}
         unswept: dict[int, list[int]] = {}
         for row in journal_row.decode(rows):

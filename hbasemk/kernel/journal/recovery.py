@@ -8,7 +8,7 @@ repository. Several instances may do so at once: every step is a compare-and-set
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -85,14 +85,15 @@ class Recovery:
             self._logs.close_over(damage)
             damage.report()
 
-    def recover_late(self) -> list[int]:
+    def recover_late(self, between: Callable[[], object] | None = None) -> list[int]:
         """Resolve revisions below the watermark whose journal row was created, or aborted, too late for polls.
 
         A writer or a gateway may have held such a request longer than the lease lasted. On a store that does not order all
         writes, such a revision was never announced. It has no cells, and nobody waits for it. Scans the journal rows
         written since the last call (:func:`sparse_rows`); the first call scans all of them. On a store that does not order all
         writes it does not read rows up to the trim level: what a repeated request writes there is no revision. It leaves pending
-        rows up to the horizon to collectors: only decided revisions are there.
+        rows up to the horizon to collectors: only decided revisions are there. ``between`` is called between two calls of the
+        scan.
         """
         began = scanned = self._scanned_ms
         # A row that comes during the scan may be behind its position; the next scan includes such rows.
@@ -107,7 +108,7 @@ class Recovery:
         since = max(began - int(self._retry_timeout * 1000), 0)
         scan = Scan(start, end, ADVANCE_BATCH, columns=flags, since=since)
         # Except in the first call, few rows have new cells.
-        for row in journal_row.decode(sparse_rows(self._store, self._runtime, self._lease.settings, scan)):
+        for row in journal_row.decode(sparse_rows(self._store, self._runtime, self._lease.settings, scan, between)):
             scanned = max(scanned, *(cell.timestamp for cell in row.cells))
             if row.is_branch:
                 continue

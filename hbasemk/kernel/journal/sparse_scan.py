@@ -12,7 +12,7 @@ grow by fast calls. Up to the end of the window that failed, they stay much shor
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
@@ -36,18 +36,29 @@ SLOW: Final = 2.0
 """Seconds above which a call is slow; the next window is half as long."""
 
 
-def sparse_rows(store: RetryingStore, runtime: Runtime, settings: Settings, scan: Scan) -> Iterator[Row]:
+def sparse_rows(
+    store: RetryingStore, runtime: Runtime, settings: Settings, scan: Scan, between: Callable[[], object] | None = None
+) -> Iterator[Row]:
     """Yield all rows of a forward scan of the journal that begins at a revision, in batches of ``scan.limit`` rows.
 
-    The rows are not of one moment: a row that is written behind the present position of the scan is missing.
+    The rows are not of one moment: a row that is written behind the present position of the scan is missing. ``between`` is
+    called between two calls of the store.
 
     On a store with transactions one round trip for each batch; it runs in this process and has no timeout. On others one more
     for each window after the first: none for an hour of ids, 4 for a week, 9 for ten years, if the calls are fast. Raises
     StoreError only for a window of :data:`SHORTEST_MS`, after the retries of the store.
     """
-    if store.supports_transactions:
-        return scan_all(store, schema.JOURNAL, scan)
-    return _Windows(store, runtime, settings, scan).rows()
+    if not store.supports_transactions:
+        return _Windows(store, runtime, settings, scan, between).rows()
+    rows = scan_all(store, schema.JOURNAL, scan)
+    return rows if between is None else _in_batches(rows, scan.limit, between)
+
+
+def _in_batches(rows: Iterator[Row], size: int, between: Callable[[], object]) -> Iterator[Row]:
+    for number, row in enumerate(rows):
+        if number and number % size == 0:
+            between()
+        yield row
 
 
 def _ms_of(key: bytes) -> int:
@@ -64,8 +75,16 @@ class _Windows:
     journal shows it.
     """
 
-    def __init__(self, store: RetryingStore, runtime: Runtime, settings: Settings, scan: Scan) -> None:
+    def __init__(
+        self,
+        store: RetryingStore,
+        runtime: Runtime,
+        settings: Settings,
+        scan: Scan,
+        between: Callable[[], object] | None,
+    ) -> None:
         self._store = store
+        self._between = between
         self._runtime = runtime
         self._scan = scan
         self._oldest_ms = revisions.ms_of(settings.root_revision)
@@ -91,6 +110,8 @@ class _Windows:
                 return
             else:
                 start = stop
+            if self._between is not None:
+                self._between()
 
     def _stop(self, start: bytes) -> bytes | None:
         """Return the end of the window that begins at a key; that of the scan for the last window."""
