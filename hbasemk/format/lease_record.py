@@ -13,6 +13,8 @@ from hbasemk.store.abc import Row
 
 MAX_END_MS: Final = 2 * revisions.MAX_MS
 """The latest end of a lease, in ms since the repository's epoch; ids end at half of it."""
+_RELEASED: Final = " (released)"
+"""Follows the name of a holder that has released its lease. Older versions of the library take it for a part of the name."""
 _HEAD: Final = struct.Struct(">QQ16s")
 _FORMAT_MARK: Final = re.compile(r" \(format ([0-9]{1,9})\)\Z")
 
@@ -31,6 +33,17 @@ class LeaseRecord:
         """The format of the holder's version of hbasemk; versions with format 1 do not write it."""
         mark = _FORMAT_MARK.search(self.holder)
         return int(mark[1]) if mark else 1
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its holder has released it, so that no more ids of it come."""
+        return _RELEASED in self.holder
+
+    def released(self, end: int) -> LeaseRecord:
+        """Return the record of this lease when its holder has released it; its last id is before ``end``."""
+        mark = _FORMAT_MARK.search(self.holder)
+        name = len(self.holder) if mark is None else mark.start()
+        return LeaseRecord(self.start, end, self.nonce, self.holder[:name] + _RELEASED + self.holder[name:])
 
     def encode(self) -> bytes:
         """Return the bytes of the lease cell."""

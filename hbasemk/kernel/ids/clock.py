@@ -76,7 +76,7 @@ class IdClock:
             if not self._lease.held:
                 if self._lease.is_closed or self._runtime.closed:
                     raise closed()
-                self._lease.claim()
+                self._lease.claim(max(above, self._seen))
             # Check this first: a clock that is ahead must not take id time from others, not even in the lease.
             now = self._checked_now_ms()
             revision = self._candidate(max(above, self._seen, self._lease.above), now, branch)

@@ -117,20 +117,20 @@ class Lease:
         unrenewed = (self._runtime.monotonic() - self._renewed_at) * 1000
         return self.held and (self.end - self._id_time() < lease_ms * 2 / 3 or unrenewed > lease_ms / 3)
 
-    def claim(self) -> None:
+    def claim(self, above: int = 0) -> None:
         """Claim a machine id: the one derived from the MAC, or the next one that is free or whose lease has expired.
 
-        Raises StoreUnusableError if all 65,536 are held, FormatError if this version does not know the repository's format,
-        SchemaVersionError for a schema number that this process does not accept, and RevisionOverflowError if the lease would
-        begin after the last id.
+        ``above`` is an id that the first id of the lease must exceed. Raises StoreUnusableError if all 65,536 are held,
+        FormatError if this version does not know the repository's format, SchemaVersionError for a schema number that this
+        process does not accept, and RevisionOverflowError if the lease would begin after the last id.
         """
         with self._lock:
             if self._record is None:
-                self._claim()
+                self._claim(revisions.ms_of(above))
             if not self.held:
                 self._take_log()
 
-    def _claim(self) -> None:
+    def _claim(self, above_ms: int) -> None:
         preferred, name = self._runtime.identity()
         holder = f"{name} (format {kernel_settings.format_of(self.store)})"
         self.measure()
@@ -153,7 +153,7 @@ class Lease:
                     return
                 horizon_ms = _above_horizon(current)
                 free_from = max(horizon_ms, 0 if found is None else found.end)
-                if (found is None or self._is_over(found)) and self._take(machine, found, free_from, holder):
+                if (found is None or self._is_free(found, above_ms)) and self._take(machine, found, free_from, holder):
                     is_slow = self._runtime.monotonic() - began > QUICK_CLAIM
                     self._confirm(may_be_late=found is None and (is_slow or horizon_ms > 0))
                     return
@@ -313,8 +313,7 @@ class Lease:
                 return
             self._record = None
             end = min(record.end, max(self._id_time(), issued, record.start) + 1)
-            over = LeaseRecord(record.start, end, record.nonce, record.holder)
-            self._compare_and_set(self.machine, record, over)
+            self._compare_and_set(self.machine, record, record.released(end))
 
     def forget(self) -> None:
         """Drop the claim without a call. A forked child must do so, because its parent still uses the lease."""
@@ -387,6 +386,14 @@ class Lease:
     def _is_over(self, record: LeaseRecord) -> bool:
         # The holder's own clock may be behind the store's by the allowed skew.
         return record.end + self._settings.max_clock_skew_ms <= self._id_time()
+
+    def _is_free(self, record: LeaseRecord, above_ms: int) -> bool:
+        """Return whether a claim may take a lease: it is over, or is released and far ahead, as ids up to ``above_ms`` are.
+
+        Otherwise each short process would use up one more machine id, until the time catches up with the ids.
+        """
+        skew = self._settings.max_clock_skew_ms
+        return self._is_over(record) or (record.is_released and self._id_time() + skew < record.end <= above_ms + skew)
 
     def _take(self, machine: int, found: LeaseRecord | None, free_from: int, holder: str) -> bool:
         # The local clock may lag behind, but a clock that is ahead must not take id time from others.

@@ -14,7 +14,7 @@ from hbasemk.format import revisions, schema
 from hbasemk.format.lease_record import LeaseRecord, record_of
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
-from hbasemk.kernel.ids.leases import all_leases
+from hbasemk.kernel.ids.leases import all_leases, leases_of
 from hbasemk.store.abc import ALL_VERSIONS, Get, NewCell, Put
 from hbasemk.store.memory import MemoryStore
 from hbasemk.system import SystemRuntime
@@ -134,7 +134,7 @@ def test_renewal_keeps_the_machine_id(store: MemoryStore, world: World) -> None:
     assert revisions.machine_of(other.clock.next(0)) == 8
 
 
-def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore, world: World) -> None:
+def test_released_lease_is_free_after_the_allowed_skew_without_duplicate_ids(store: MemoryStore, world: World) -> None:
     first = open_instance(store, world, mac=7)
     ids = {first.clock.next(0) for _ in range(1000)}
     first.close()
@@ -143,6 +143,45 @@ def test_released_lease_is_free_at_once_without_duplicate_ids(store: MemoryStore
     revision = second.clock.next(0)
     assert revisions.machine_of(revision) == 7
     assert revision > max(ids)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_short_processes_use_one_machine_id_after_a_clock_was_ahead(world: World, ordered: bool) -> None:
+    store = MemoryStore(world.clock, transactions=ordered)
+
+    def run(seed: int) -> int:
+        instance = open_instance(store, world, mac=7, seed=seed)
+        revision = add(instance, f"/{seed}")
+        instance.close()
+        return revision
+
+    run(0)
+    world.advance(86_400)
+    ahead = run(1)
+    world.advance(-86_400)
+    made: list[int] = []
+    for seed in range(2, 6):
+        world.advance(10)
+        made.append(run(seed))
+    assert {revisions.machine_of(revision) for revision in made} == {7}
+    assert [ahead, *made] == sorted({ahead, *made})
+
+
+@pytest.mark.damages("no revision has the far id")
+def test_a_released_lease_that_is_ahead_of_all_known_ids_stays_unused(store: MemoryStore, world: World) -> None:
+    """Otherwise its next holder would make ids that are ahead, although no clock is."""
+    first = open_instance(store, world, mac=7)
+    first.clock.observe(revisions.pack(START_MS - revisions.DEFAULT_EPOCH_MS + 86_400_000, 7, 0))
+    first.clock.next(0)
+    first.close()
+    lease = leases_of(first.store, [7])[7]
+    assert lease is not None
+    assert lease.is_released
+    assert (lease.holder, lease.format) == (f"test (released) (format {lease.format})", first.lease.settings.format)
+    second = open_instance(store, world, mac=7, seed=2)
+    revision = second.clock.next(0)
+    assert revisions.machine_of(revision) == 8
+    assert revisions.ms_of(revision) < START_MS - revisions.DEFAULT_EPOCH_MS + 60_000
 
 
 def test_ids_are_greater_than_all_that_several_threads_observe(store: MemoryStore, world: World) -> None:
