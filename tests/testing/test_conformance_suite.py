@@ -7,11 +7,13 @@ import importlib
 import pkgutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import hbasemk.testing.store
+from hbasemk.testing.store import base
 
 MODULES = {
     found.name: importlib.import_module(f"hbasemk.testing.store.{found.name}")
@@ -36,3 +38,18 @@ def test_the_suite_names_the_extra_that_it_needs(missing: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert f"hbasemk.testing.store needs {missing}; install it with: pip install 'hbasemk[testing]'" in done.stderr
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_the_error_of_a_thread_is_raised_though_another_thread_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    monkeypatch.setattr(base, "GRACE", 0.01)
+    never = threading.Event()
+    calls = [never.wait, never.wait]
+    calls[failing] = lambda: 1 // 0
+    try:
+        with pytest.raises(ZeroDivisionError):
+            base.together(calls)
+    finally:
+        never.set()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, Queue
 from typing import Any, Final, NamedTuple, TypeVar
 
 import pytest
 
-from hbasemk.store.abc import ALL_VERSIONS, Cell, Get, NewCell, Put, Row, Store, Table
+from hbasemk.store.abc import ALL_VERSIONS, Arrivals, Cell, Column, Decision, Get, NewCell, Put, Row, Store, Table
 
 T = TypeVar("T")
 
@@ -23,8 +25,11 @@ OpenStore = Callable[[], Store]
 
 C: Final = b"c"
 D: Final = b"d"
+FLAG: Final[Column] = (D, b"flag")
 TIMEOUT: Final = 120.0
 """The time in seconds after which the suite considers a thread hung."""
+GRACE: Final = 5.0
+"""The time in seconds for which the other threads may continue after one of them has failed."""
 
 
 class Tables(NamedTuple):
@@ -60,27 +65,56 @@ def values(store: Store, table: Table, row: bytes) -> dict[bytes, bytes]:
     return {cell.qualifier: cell.value for cell in read(store, table, Get(row))}
 
 
+def accept(_: Sequence[Row]) -> bool:
+    """Accept any rows, as the judge of a transaction."""
+    return True
+
+
+def news(store: Store, tables: Tables, after: int = 0, limit: int = 1000) -> Arrivals:
+    """Return what was written to the table ``one`` after an arrival number, with the column ``flag``."""
+    return store.arrivals(tables.one.name, after, limit, (FLAG,))
+
+
+def last_number(store: Store, tables: Tables) -> int:
+    """Return the number of the last write to the table ``one``."""
+    number, complete = 0, False
+    while not complete:
+        last, _, complete = news(store, tables, number)
+        assert complete or last > number, f"the arrivals after {number} are not complete, but there are none"
+        number = last
+    return number
+
+
 def together(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Run calls in threads that start simultaneously; return their results in order, or raise the first error."""
+    """Run calls in threads that start simultaneously; return their results in order, or raise the first error.
+
+    After an error, the other threads have a few seconds to end: they may wait for the thread that has failed.
+    """
     barrier = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
-    errors: list[BaseException] = []
+    ends: Queue[BaseException | None] = Queue()
 
     def run(number: int) -> None:
         try:
             barrier.wait(TIMEOUT)
             results[number] = calls[number]()
         except BaseException as error:
-            errors.append(error)
+            ends.put(error)
+        else:
+            ends.put(None)
 
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(TIMEOUT)
-        assert not thread.is_alive(), f"a thread did not end within {TIMEOUT} s"
-    if errors:
-        raise errors[0]
+    for number in range(len(calls)):
+        threading.Thread(target=run, args=(number,), daemon=True).start()
+    first: BaseException | None = None
+    for _ in calls:
+        try:
+            error = ends.get(timeout=GRACE if first else TIMEOUT)
+        except Empty:
+            assert first, f"a thread did not end within {TIMEOUT} s"
+            break
+        first = first or error
+    if first:
+        raise first
     return results
 
 
@@ -89,6 +123,12 @@ class Base:
 
     HANDLES = 3
     """The number of handles in tests with several handles."""
+
+    @pytest.fixture(autouse=True)
+    def _supported(self, request: pytest.FixtureRequest, store: Store) -> None:
+        """Skip tests of transactions and arrivals, by their names, for a store that supports none."""
+        if re.search("transaction|arrival", request.node.name) and not store.supports_transactions:
+            pytest.skip("this store does not support transactions")
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -135,6 +175,17 @@ class Base:
     def numbers(cls) -> Iterator[int]:
         """Return a counter for the tests of the class."""
         return itertools.count()
+
+    def decision(self, tables: Tables, row: bytes, expected: bytes | None = b"no") -> Decision:
+        """Return a decision that sets the flag of a row to "yes" if it is ``expected``."""
+        return Decision(tables.one.name, FLAG, expected, put(row, {b"flag": b"yes"}))
+
+    @pytest.fixture
+    def new_table(self, store: Store, prefix: str, numbers: Iterator[int]) -> Iterator[Table]:
+        """Yield the definition of a table that does not exist yet; drop the table afterwards."""
+        table = Table(f"{prefix}new_table{next(numbers)}", (C, D), ALL_VERSIONS)
+        yield table
+        store.drop_tables([table])
 
     @pytest.fixture
     def row(self, numbers: Iterator[int]) -> bytes:

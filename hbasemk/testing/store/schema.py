@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -13,14 +12,7 @@ from hbasemk.testing.store.base import Base, C, D, Tables, put, together, values
 
 
 class Schema(Base):
-    """Tests that create their own tables; no other tests do."""
-
-    @pytest.fixture
-    def new_table(self, store: Store, prefix: str, numbers: Iterator[int]) -> Iterator[Table]:
-        """Yield the definition of a table that does not exist yet; drop the table afterwards."""
-        table = Table(f"{prefix}new_table{next(numbers)}", (C, D), ALL_VERSIONS)
-        yield table
-        store.drop_tables([table])
+    """Tests of ``create_tables``, ``verify`` and ``drop_tables``."""
 
     def test_creating_tables_again_keeps_their_contents(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.many.name, [put(row, {b"q": b"x"}, 1)])
@@ -49,6 +41,13 @@ class Schema(Base):
             with pytest.raises(StoreUnusableError, match=r"(?i)versions") as raised:
                 check([tables.many, tables.one._replace(versions=ALL_VERSIONS)])
             assert tables.one.name in str(raised.value)
+        store.verify(tables)
+
+    def test_too_many_versions_are_named(self, store: Store, tables: Tables) -> None:
+        for check in (store.verify, store.create_tables):
+            with pytest.raises(StoreUnusableError, match=r"(?i)versions") as raised:
+                check([tables.one, tables.many._replace(versions=1)])
+            assert tables.many.name in str(raised.value)
         store.verify(tables)
 
     def test_a_missing_family_is_named(self, store: Store, tables: Tables) -> None:

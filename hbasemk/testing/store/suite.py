@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hbasemk.testing.store.alike import AlikeRows
+from hbasemk.testing.store.arrivals import OrderOfWrites
 from hbasemk.testing.store.bounds import Bounds
 from hbasemk.testing.store.cells import Cells
 from hbasemk.testing.store.changes import Changes
@@ -12,7 +13,7 @@ from hbasemk.testing.store.machine import Model
 from hbasemk.testing.store.same_values import SameValues
 from hbasemk.testing.store.scans import Scans
 from hbasemk.testing.store.schema import Schema
-from hbasemk.testing.store.transactions import OrderOfWrites, Transactions
+from hbasemk.testing.store.transactions import Transactions
 from hbasemk.testing.store.wide import Wide
 
 
