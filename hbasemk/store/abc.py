@@ -110,7 +110,8 @@ class NewCell(NamedTuple):
 class Put(NamedTuple):
     """Cells to write into one row atomically.
 
-    A store unpacks ``cells``, which may be plain tuples, or ``AlikeCells``. ``timestamp`` is that of all cells without
+    A store unpacks ``cells``, which may be plain tuples, or ``AlikeCells``. If two of them are the same version of a column,
+    the last one counts. ``timestamp`` is that of all cells without
     their own one; None: the server stamps them with its time (ms since 1970). In a store with transactions they are at least
     as new as the cells that they replace, so a clock that goes back does not hide them; in others it may.
     """
@@ -214,7 +215,8 @@ class Store(ABC):
 
     Every call may raise :class:`~hbasemk.errors.StoreError` in one of its kinds (not applied, unknown, unusable). It
     raises :class:`~hbasemk.errors.LimitError` before anything was written, and
-    :class:`~hbasemk.errors.ClosedError` after :meth:`close`. Many threads may share a store.
+    :class:`~hbasemk.errors.ClosedError` after :meth:`close`. A missing table, or a column family that the table does not have,
+    raises StoreUnusableError, which names the table if it is missing. Many threads may share a store.
     ``limits``, and the properties whose names begin with ``supports`` or ``batch``, never change.
     """
 
@@ -339,7 +341,8 @@ class Store(ABC):
         """Write ``put`` if the newest value of ``column`` in the put's row is ``expected``; atomic for the row.
 
         ``expected=None`` means that the column must be absent. Returns whether the store applied the put. Compared values
-        must not be empty, because HBase treats an empty value as absent.
+        must not be empty, because HBase treats an empty value as absent. If the put replaces the value of ``column`` and the
+        server stamps it, its timestamp is not lower than that of the compared cell.
         """
 
     def write_and_read(
@@ -408,7 +411,8 @@ class Store(ABC):
         commits them. So a reader that has seen all writes up to a number misses none, whatever any clock shows, as long as nobody
         has called :meth:`forget_arrivals` with a higher number. ``columns``
         selects the cells of each row; all rows come from one state of the store, as they are now. Deletes have no number.
-        Available only if :attr:`supports_transactions` is True.
+        Raises NotImplementedError or StoreUnusableError if the table keeps no arrivals. Available only if
+        :attr:`supports_transactions` is True.
         """
         raise NotImplementedError(f"the store at {self.location} does not keep the order of writes")
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
 
 from hbasemk.errors import ClosedError, LimitError, StoreUnusableError
-from hbasemk.store.abc import MAX_TIMESTAMP, CellVersion, Delete, DeleteBelow, Get, NewCell, Put, Scan, Store
-from hbasemk.testing.store.base import Base, D, OpenStore, Tables, put, read, values
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    CellVersion,
+    CheckAndWrite,
+    Decision,
+    Delete,
+    DeleteBelow,
+    Get,
+    NewCell,
+    Page,
+    Put,
+    Scan,
+    Store,
+)
+from hbasemk.testing.store.base import FLAG, Base, D, OpenStore, Tables, accept, put, read, values
 
 
 class Bounds(Base):
@@ -62,13 +76,26 @@ class Bounds(Base):
         assert values(store, tables.many, row) == {b"good": b"x"}
 
     def test_values_and_keys_at_the_limits_are_accepted(self, store: Store, tables: Tables, row: bytes) -> None:
-        value = b"\x00\xff" * (store.limits.cell // 2) + b"x" * (store.limits.cell % 2)
+        size = min(store.limits.cell, store.limits.together - len(row) - 1)
+        value = b"\x00\xff" * (size // 2) + b"x" * (size % 2)
         store.write(tables.many.name, [put(row, {b"q": value, b"r": b"beside it"}, 1)])
         assert values(store, tables.many, row) == {b"q": value, b"r": b"beside it"}
         long = row + b"\xff" * (store.limits.row_key - len(row))
         store.write(tables.many.name, [put(long, {b"q": b"long"}, 1)])
         assert values(store, tables.many, long) == {b"q": b"long"}
         assert [found.key for found in store.scan(tables.many.name, Scan(long, None, 1))] == [long]
+
+    def test_a_cell_that_is_too_large_with_its_key_is_rejected(self, store: Store, tables: Tables, row: bytes) -> None:
+        limits = store.limits
+        if limits.surely == limits.cell:
+            pytest.skip("every value within its limit is accepted with every key")
+        key, name = row + b"k" * (limits.row_key - len(row)), b"q" * limits.row_key
+        value = bytes(limits.together - 2 * limits.row_key + 1)
+        with pytest.raises(LimitError) as raised:
+            store.write(tables.many.name, [put(row, {b"good": b"1"}, 1), put(key, {name: value}, 1)])
+        found = raised.value
+        assert (found.row, found.column, found.size) == (key, (D, name), limits.together + 1)
+        assert values(store, tables.many, row) == {}
 
     def test_a_long_qualifier_is_accepted(self, store: Store, tables: Tables, row: bytes) -> None:
         name = b"n" * (store.limits.row_key - len(row))
@@ -84,13 +111,28 @@ class Bounds(Base):
             "delete": lambda: store.delete(table, [Delete(b"r", [CellVersion(D, b"q", 1)])]),
             "delete_below": lambda: store.delete_below(table, [DeleteBelow(b"r", [CellVersion(D, b"q", 1)])]),
             "delete_rows": lambda: store.delete_rows(table, [b"r"]),
+            "write_and_read": lambda: store.write_and_read(table, [put(b"r", {b"q": b"x"})], [Get(b"r")]),
+            "check_and_write_then_read": lambda: store.check_and_write_then_read(
+                CheckAndWrite(table, (D, b"q"), None, put(b"r", {b"q": b"x"})), table, Get(b"r")
+            ),
+        }
+
+    def _calls_of_transactions(self, store: Store, table: str) -> dict[str, Callable[[], object]]:
+        decision = Decision(table, FLAG, None, put(b"r", {b"flag": b"yes"}))
+        return {
+            "write_if": lambda: store.write_if(table, [], [], accept, decision),
+            "arrivals": lambda: store.arrivals(table, 0, 1, (FLAG,)),
+            "forget_arrivals": lambda: store.forget_arrivals(table, 0),
         }
 
     def test_a_call_on_a_missing_table_raises_an_error_that_names_it(
         self, store: Store, tables: Tables, prefix: str
     ) -> None:
         name = prefix + "nowhere"
-        for make in self._calls(store, name).values():
+        calls = self._calls(store, name)
+        if store.supports_transactions:
+            calls |= self._calls_of_transactions(store, name)
+        for make in calls.values():
             with pytest.raises(StoreUnusableError, match=name):
                 make()
         assert values(store, tables.many, b"nowhere") == {}
@@ -100,11 +142,18 @@ class Bounds(Base):
         closed.read(tables.many.name, [Get(b"r")])
         closed.close()
         closed.close()
-        calls = self._calls(closed, tables.many.name) | {
+        name = tables.one.name
+        calls = self._calls(closed, name) | {
             "create_tables": lambda: closed.create_tables([tables.many]),
             "verify": lambda: closed.verify([tables.many]),
             "drop_tables": lambda: closed.drop_tables([tables.many]),
+            "read without gets": lambda: closed.read(name, []),
+            "write without puts": lambda: closed.write(name, []),
+            "delete of nothing": lambda: closed.delete(name, []),
+            "deletion of no rows": lambda: closed.delete_rows(name, []),
         }
+        if store.supports_transactions:
+            calls |= self._calls_of_transactions(closed, name)
         for make in calls.values():
             with pytest.raises(ClosedError):
                 make()
@@ -117,9 +166,28 @@ class Bounds(Base):
         with pytest.raises(ClosedError):
             closed.read(tables.many.name, [Get(b"r")])
 
-    def test_a_store_reports_its_location_and_limits(self, store: Store) -> None:
-        assert store.location
-        assert store.batch_rows >= 1
-        assert isinstance(store.supports_parallel_calls, bool)
-        assert store.limits.cell >= 1024 * 1024
-        assert store.limits.row_key >= 4096
+    def test_a_call_with_an_unknown_family_is_rejected(self, store: Store, tables: Tables, row: bytes) -> None:
+        name, unknown = tables.many.name, b"x"
+        one, bad = CellVersion(unknown, b"q", 1), put(row, {b"q": b"1"}, 1, unknown)
+        calls: dict[str, Callable[[], object]] = {
+            "a put": lambda: store.write(name, [bad]),
+            "the put of a compare-and-set": lambda: store.check_and_write(name, (D, b"q"), None, bad),
+            "the column of a compare-and-set": lambda: store.check_and_write(
+                name, (unknown, b"q"), None, put(row, {b"q": b"1"})
+            ),
+            "families of a get": lambda: store.read(name, [Get(row, families=[unknown])]),
+            "columns of a get": lambda: store.read(name, [Get(row, columns=[(unknown, b"q")])]),
+            "the page of a get": lambda: store.read(name, [Get(row, page=Page(unknown, None, 1))]),
+            "families of a scan": lambda: store.scan(name, Scan(row, row + b"\xff", 10, families=[unknown])),
+            "columns of a scan": lambda: store.scan(name, Scan(row, row + b"\xff", 10, columns=[(unknown, b"q")])),
+            "a delete": lambda: store.delete(name, [Delete(row, [one])]),
+            "columns of a range of versions": lambda: store.delete_below(name, [DeleteBelow(row, [one])]),
+            "families of a range of versions": lambda: store.delete_below(name, [DeleteBelow(row, (), [(unknown, 1)])]),
+        }
+        accepted = []
+        for what, make in calls.items():
+            with contextlib.suppress(StoreUnusableError):
+                make()
+                accepted.append(what)
+        assert accepted == []
+        assert values(store, tables.many, row) == {}

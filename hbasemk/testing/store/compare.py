@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
-import pytest
-
-from hbasemk.errors import StoreUnusableError
 from hbasemk.store.abc import ALL_VERSIONS, Cell, CellVersion, CheckAndWrite, Delete, Get, NewCell, Put, Store
-from hbasemk.testing.store.base import Base, C, D, Tables, put, read, together, values
-
-FLAG = (D, b"flag")
+from hbasemk.testing.store.base import FLAG, Base, C, D, Tables, put, read, together, values
 
 
 class CompareAndSet(Base):
@@ -44,30 +38,6 @@ class CompareAndSet(Base):
         assert store.check_and_write_then_read(again, many, Get(row)) == (True, (row, [Cell(D, b"other", 5, b"x")]))
         assert store.check_and_write_then_read(again, many, Get(row, columns=[])) == (False, (row, []))
         assert values(store, tables.one, row) == {b"flag": b"2"}
-
-    def test_two_at_the_same_time_have_an_answer_each(self, store: Store, tables: Tables, row: bytes) -> None:
-        if not store.supports_joint_calls:
-            pytest.skip("needs a store with joint calls")
-        one, many = row + b"one", row + b"many"
-        first = CheckAndWrite(tables.one.name, FLAG, None, put(one, {b"flag": b"1"}))
-        second = CheckAndWrite(tables.many.name, FLAG, b"2", put(many, {b"flag": b"3"}))
-        assert store.check_and_write_both(first, second) == (True, False)
-        assert store.check_and_write_both(first, second._replace(expected=None)) == (False, True)
-        assert values(store, tables.one, one) == {b"flag": b"1"}
-        assert values(store, tables.many, many) == {b"flag": b"3"}
-
-    def test_an_unusable_table_is_the_answer_of_its_call_only(self, store: Store, tables: Tables, row: bytes) -> None:
-        if not store.supports_joint_calls:
-            pytest.skip("needs a store with joint calls")
-        good = CheckAndWrite(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
-        unusable = good._replace(table="none")
-        applied, failed = store.check_and_write_both(good, unusable)
-        assert applied is True
-        assert isinstance(failed, StoreUnusableError)
-        failed, applied = store.check_and_write_both(unusable, good._replace(expected=b"1"))
-        assert isinstance(failed, StoreUnusableError)
-        assert applied is True
-        assert values(store, tables.one, row) == {b"flag": b"1"}
 
     def test_an_equal_value_is_replaced(self, store: Store, tables: Tables, row: bytes) -> None:
         store.write(tables.one.name, [put(row, {b"flag": b"old"})])
@@ -115,24 +85,6 @@ class CompareAndSet(Base):
             assert store.check_and_write(tables.one.name, FLAG, current, put(row, {b"flag": value}))
             current = value
         assert values(store, tables.one, row) == {b"flag": b"\x80"}
-
-    def test_a_set_with_the_servers_time_is_never_older_than_the_checked_cell(
-        self, store: Store, tables: Tables, row: bytes
-    ) -> None:
-        ahead = int(time.time() * 1000) + 3_600_000
-        for table in (tables.one, tables.many):
-            store.write(table.name, [put(row, {b"flag": b"future"}, ahead)])
-            assert store.check_and_write(table.name, FLAG, b"future", put(row, {b"flag": b"next", b"p": b"x"}))
-            assert values(store, table, row) == {b"flag": b"next", b"p": b"x"}
-            stamps = {cell.qualifier: cell.timestamp for cell in read(store, table, Get(row))}
-            assert stamps == {b"flag": ahead, b"p": ahead}
-
-    def test_a_set_gets_the_servers_time(self, store: Store, tables: Tables, row: bytes) -> None:
-        before = time.time() * 1000
-        assert store.check_and_write(tables.one.name, FLAG, None, put(row, {b"flag": b"1"}))
-        assert store.check_and_write(tables.one.name, FLAG, b"1", put(row, {b"flag": b"2"}))
-        after = time.time() * 1000
-        assert before - 1000 <= read(store, tables.one, Get(row))[0].timestamp <= after + 1000
 
     def test_each_of_several_immediate_sets_sees_the_previous_value(
         self, store: Store, handles: list[Store], tables: Tables, row: bytes

@@ -9,18 +9,29 @@ from hbasemk.testing.store.cells import Cells
 from hbasemk.testing.store.changes import Changes
 from hbasemk.testing.store.compare import CompareAndSet
 from hbasemk.testing.store.concurrency import Concurrency
+from hbasemk.testing.store.isolation import Isolation
+from hbasemk.testing.store.joint import JointCalls
 from hbasemk.testing.store.machine import Model
+from hbasemk.testing.store.one_version import OneVersion
+from hbasemk.testing.store.other_tables import OtherTables
+from hbasemk.testing.store.properties import Properties
 from hbasemk.testing.store.same_values import SameValues
 from hbasemk.testing.store.scans import Scans
 from hbasemk.testing.store.schema import Schema
+from hbasemk.testing.store.server_time import ServerTime
 from hbasemk.testing.store.transactions import Transactions
 from hbasemk.testing.store.wide import Wide
 
 
 class StoreConformance(
     Cells,
+    OneVersion,
+    ServerTime,
     CompareAndSet,
+    JointCalls,
     Transactions,
+    OtherTables,
+    Isolation,
     OrderOfWrites,
     Changes,
     Scans,
@@ -28,6 +39,7 @@ class StoreConformance(
     AlikeRows,
     SameValues,
     Bounds,
+    Properties,
     Schema,
     Concurrency,
     Model,

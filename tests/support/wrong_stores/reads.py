@@ -1,0 +1,75 @@
+"""Stores whose reads, scans or deletes are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hbasemk.store.abc import (
+    MAX_TIMESTAMP,
+    CellVersion,
+    Delete,
+    DeleteBelow,
+    Get,
+    Row,
+    Scan,
+)
+from tests.support.wrong_stores.finding import Right, found_by
+
+
+@found_by("no_columns_and_no_families_select_nothing")
+class NoColumnsAreAll(Right):
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        return super().read(table, [get._replace(columns=get.columns or None) for get in gets])
+
+
+@found_by("no_columns_and_no_families_select_nothing")
+class NoFamiliesAreAll(Right):
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        return super().scan(table, scan._replace(families=scan.families or None))
+
+
+@found_by("pages_respect_a_time_range")
+class PagesHaveNoLowerBound(Right):
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        return super().read(table, [get._replace(since=0) if get.page else get for get in gets])
+
+
+@found_by("a_time_range_includes_its_start_and_not_its_end_in_a_table_of_one_version")
+class HasNoUpperBoundInATableOfOneVersion(Right):
+    def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
+        one = self._table(table).versions == 1
+        return super().read(table, [get._replace(before=MAX_TIMESTAMP) if one else get for get in gets])
+
+
+@found_by("a_time_range_includes_its_start_and_not_its_end_in_a_table_of_one_version")
+class ScansBackWithoutTheStartInATableOfOneVersion(Right):
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        rows = super().scan(table, scan)
+        exclusive = scan.reverse and self._table(table).versions == 1
+        return [row for row in rows if not exclusive or row.key != scan.start]
+
+
+@found_by("a_delete_of_another_version_spares_the_only_one")
+class DeletesWhateverVersion(Right):
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        below = [DeleteBelow(row, [CellVersion(*cell[:2], MAX_TIMESTAMP) for cell in cells]) for row, cells in deletes]
+        super().delete_below(table, below)
+
+
+@found_by("the_only_version_can_be_deleted")
+class KeepsTheOnlyVersion(Right):
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        super().delete(table, [] if self._table(table).versions == 1 else deletes)
+
+
+@found_by("the_only_version_can_be_deleted")
+class KeepsTheOnlyVersionInARange(Right):
+    def delete_below(self, table: str, deletes: Sequence[DeleteBelow]) -> None:
+        super().delete_below(table, [] if self._table(table).versions == 1 else deletes)
+
+
+@found_by("a_call_with_an_unknown_family_is_rejected")
+class DeletesFromUnknownFamilies(Right):
+    def delete(self, table: str, deletes: Sequence[Delete]) -> None:
+        known = self._table(table).families
+        super().delete(table, [one._replace(cells=[cell for cell in one.cells if cell[0] in known]) for one in deletes])
