@@ -137,6 +137,24 @@ class Scans(Base):
                 scan = scan._replace(start=found[-1].key + b"\0")
             assert plain(found) == expected
 
+    @pytest.mark.parametrize("families", [None, [D]])
+    def test_only_the_bytes_of_values_may_end_a_batch_early(
+        self, store: Store, tables: Tables, row: bytes, families: list[bytes] | None
+    ) -> None:
+        keys = [row + b"k" * 100 + b"%02d" % number for number in range(40)]
+        store.write(tables.many.name, [put(key, {b"q" * 100: b"ten bytes."}, 5) for key in keys])
+        for most in (1, 100, 200, 399, 400, 401):
+            scan = Scan(row, row + b"\xff", 1000, families=families, most_bytes=most)
+            rows = store.scan(tables.many.name, scan)
+            assert [one.key for one in rows] == keys[: len(rows)]
+            assert len(rows) >= min(-(-most // 10), len(keys))
+
+    def test_a_reverse_scan_does_not_end_early(self, store: Store, tables: Tables, row: bytes) -> None:
+        keys = [row + b"%d" % number for number in range(5)]
+        store.write(tables.many.name, [put(key, {b"q": bytes(100)}, 1) for key in keys])
+        found = store.scan(tables.many.name, Scan(row + b"\xff", row[:-1], 10, reverse=True, most_bytes=1))
+        assert [one.key for one in found] == keys[::-1]
+
     def test_rows_without_a_matching_cell_are_not_returned_and_do_not_count(
         self, store: Store, tables: Tables, row: bytes
     ) -> None:

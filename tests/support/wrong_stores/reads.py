@@ -16,6 +16,25 @@ from hbasemk.store.abc import (
 from tests.support.wrong_stores.finding import Right, found_by
 
 
+@found_by("only_the_bytes_of_values_may_end_a_batch_early", families=None)
+class CountsKeysAsBytesOfValues(Right):
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        rows = super().scan(table, scan)
+        left = MAX_TIMESTAMP if scan.most_bytes is None or scan.reverse else scan.most_bytes
+        for number, one in enumerate(rows):
+            if left <= 0:
+                return rows[:number]
+            left -= len(one.key) + sum(len(cell.qualifier) + len(cell.value) for cell in one.cells)
+        return rows
+
+
+@found_by("a_reverse_scan_does_not_end_early")
+class EndsReverseScansEarly(Right):
+    def scan(self, table: str, scan: Scan) -> list[Row]:
+        rows = super().scan(table, scan)
+        return rows[:1] if scan.reverse and scan.most_bytes is not None else rows
+
+
 @found_by("no_columns_and_no_families_select_nothing")
 class NoColumnsAreAll(Right):
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
