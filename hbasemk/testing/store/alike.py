@@ -69,7 +69,7 @@ class AlikeRows(Base):
     def test_a_limit_is_checked_before_anything_is_written(
         self, store: Store, tables: Tables, row: bytes, count: int
     ) -> None:
-        most = store.limits.cell
+        most, accepted = store.limits.cell, store.limits.surely
         good = [Put(row + b"%03d" % number, alike(TWO, row, number), 5) for number in range(count)]
         columns = Columns(D, [b"a", bytes(store.limits.row_key + 1)])
         for cells, problem in (
@@ -83,15 +83,15 @@ class AlikeRows(Base):
         for key in (row + b"000", row + b"bad"):
             assert read(store, tables.many, Get(key)) == []
         # Together they are longer than one value may be, but each is allowed.
-        large = AlikeCells(TWO, (bytes(most), bytes(most // 2)))
+        large = AlikeCells(TWO, (bytes(accepted), bytes(accepted // 2)))
         store.write(tables.many.name, [*good, Put(row + b"large", large, 5)])
-        assert values(store, tables.many, row + b"large") == {b"a": bytes(most), b"\xffb": bytes(most // 2)}
+        assert values(store, tables.many, row + b"large") == {b"a": bytes(accepted), b"\xffb": bytes(accepted // 2)}
 
     @pytest.mark.parametrize("count", [1, 40])
     def test_an_unknown_family_of_them_is_rejected(self, store: Store, tables: Tables, row: bytes, count: int) -> None:
         good = [Put(row + b"%03d" % number, alike(TWO, row, number), 5) for number in range(count)]
         bad = [Put(row + b"x%03d" % number, AlikeCells(Columns(b"x", [b"q"]), (b"v",)), 5) for number in range(count)]
-        with pytest.raises(StoreUnusableError, match="family"):
+        with pytest.raises(StoreUnusableError):
             store.write(tables.many.name, [*good, *bad])
         if store.supports_transactions:
             assert read(store, tables.many, Get(row + b"000")) == []
