@@ -104,6 +104,8 @@ class SimulatedLock(AbstractContextManager[object]):
     def __enter__(self) -> SimulatedLock:
         current = getcurrent()
         while self.owner is not None and self.owner is not current:
+            if current is self._simulator.main:
+                raise RuntimeError("a simulated process holds the lock, so the simulator's caller would wait for ever")
             self._simulator.switch(lock=self)
         self.owner = current
         self._depth += 1
@@ -249,7 +251,7 @@ class Simulator:
         return actor
 
     def run(self) -> None:
-        """Run until every process has ended."""
+        """Run until every process has ended; raise RuntimeError if threads wait for each other's locks for ever."""
         while True:
             ready: list[Thread] = []
             waking: list[float] = []
@@ -263,6 +265,12 @@ class Simulator:
                     ready.append(actor)
             if not ready:
                 if not waking:
+                    waiting = sum(not one.greenlet.dead for one in (*self.actors, *self.threads))
+                    if waiting:
+                        raise RuntimeError(
+                            f"deadlock: {waiting} threads wait for locks that none of them gives back; all threads must "
+                            "take the locks in one order"
+                        )
                     return
                 self.ms = min(waking)
                 continue
