@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hbasemk.testing.history import Add, Kind, Read, Transaction, Write
+from hbasemk.testing.history.parts import EACH, part
 
 
 def t(name: str, *operations: Any, **fields: Any) -> Transaction:
@@ -25,6 +26,11 @@ def w(key: str, value: Any) -> Write:
 
 def rr(key: str, value: Any) -> Read:
     return Read(key, value, depended_on=True)
+
+
+def reset(key: str, bit: int, *others: Any, **fields: Any) -> Transaction:
+    """Return revision 1, which sets a number to a power of two."""
+    return t("1", w(key + EACH, None), w(part(key, bit), 1), *others, **fields)
 
 
 SETUP = t("1 setup", w("x", "x0"), w("y", "y0"), w("z", "z0"), ended=0.0)
@@ -160,6 +166,22 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("later", r("x", "x0"), polled=3.0, begun=4.0, ended=5.0),
         ],
     ),
+    "an adjust of a number that was set is not seen by who asks after it": (
+        Kind.STALE,
+        [
+            reset("n", 1, ended=1.0),
+            t("2", w(part("n", 2), 1), begun=1.5, ended=2.0),
+            t("reader", r("n" + EACH, (1,)), polled=3.0, begun=4.0, ended=5.0),
+        ],
+    ),
+    "an adjust of a number that was set was seen in part": (
+        Kind.FRACTURED_READ,
+        [
+            reset("n", 1),
+            t("2", w(part("n", 2), 1), w("y", "y2")),
+            t("reader", r("n" + EACH, (1,)), r("y", "y2")),
+        ],
+    ),
     "two withdrew from one sum": (
         Kind.WRITE_SKEW,
         [
@@ -256,6 +278,9 @@ RIGHT: dict[str, list[Transaction]] = {
         t("2", r("x", "x0"), w("x", "x2")),
         t("3", r("x", "x2"), w("x", "x3")),
         t("reader", r("x", "x3"), r("y", "y0")),
+    ],
+    "an adjust that is read before its own transaction sets the number": [
+        t("1", w(part("n", 1), 1), r("n" + EACH, (1,)), w("n" + EACH, None), w(part("n", 2), 1)),
     ],
     "one after the other, without revisions": [
         t("s", w("x", "x0")),
@@ -375,6 +400,14 @@ RIGHT: dict[str, list[Transaction]] = {
         t("one", r("s", None)),
         t("two", r("s", (1,))),
         t("three", r("s", (2, 1))),
+    ],
+    "an adjust before a number was set, and one after it": [
+        t("0", w(part("n", 5), 1)),
+        reset("n", 1),
+        t("2", w(part("n", 2), 1)),
+        t("before", r("n" + EACH, (5,))),
+        t("after", r("n" + EACH, (1,))),
+        t("late", r("n" + EACH, (1, 2))),
     ],
     "a set to which nobody added": [t("reader", r("s", ()))],
     "own writes are read": [SETUP, t("2", r("x", "x0"), w("x", "x2"), r("x", "x2"))],

@@ -23,11 +23,17 @@ def part(key: str, bit: int) -> str:
 def expanded(history: History) -> History:
     """Return the history with an operation on each part instead of those on :data:`EACH`."""
     parts: dict[str, dict[str, None]] = {}
+    resets: dict[str, str | None] = {}  # a part that was written with a reset -> the revision of the reset
     for one in history:
+        reset: set[str] = set()
         for operation in one.operations:
             key, slash, bit = operation.key.rpartition("/")
-            if slash and bit.isdigit():
+            if slash and bit.isascii() and bit.isdigit():
                 parts.setdefault(key, {})[operation.key] = None
+                if key in reset and isinstance(operation, Write):
+                    resets[operation.key] = one.revision
+            elif operation.key.endswith(EACH) and isinstance(operation, Write):
+                reset.add(operation.key[: -len(EACH)])
             elif operation.key.endswith(EACH) and isinstance(operation, Read) and isinstance(operation.value, tuple):
                 parts.setdefault(key, {}).update((f"{key}/{shown}", None) for shown in operation.value)
 
@@ -36,12 +42,15 @@ def expanded(history: History) -> History:
             yield operation
             return
         key = operation.key[: -len(EACH)]
-        for name in parts.get(key, ()):
-            if isinstance(operation, Read):
-                shown = isinstance(operation.value, tuple) and int(name.rpartition("/")[2]) in operation.value
-                yield Read(name, 1 if shown else None, operation.depended_on)
-            else:
-                yield Write(name, None)
+        if isinstance(operation, Read):
+            shown = [f"{key}/{bit}" for bit in operation.value] if isinstance(operation.value, tuple) else []
+            # A part of a reset is in the number, so the reset is the last one before the read, and removed what is absent.
+            removed_by = next((resets[name] for name in shown if name in resets), None)
+            for name in parts.get(key, ()):
+                is_in = name in shown
+                yield Read(name, 1 if is_in else None, operation.depended_on, None if is_in else removed_by)
+        else:
+            yield from (Write(name, None) for name in parts.get(key, ()))
 
     found = {one.id: tuple(more for operation in one.operations for more in each(operation)) for one in history}
     changed = {id_: operations for id_, operations in found.items() if operations != history.by_id[id_].operations}
