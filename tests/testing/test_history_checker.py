@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +22,8 @@ def test_an_anomaly_is_found_and_named(kind: Kind, transactions: list[Transactio
     history = History(transactions)
     found = check(history)
     assert [anomaly.kind for anomaly in found] == [kind], "\n".join(anomaly.explain(history) for anomaly in found)
+    assert set(found[0].involved) <= set(history.by_id)
+    assert found[0].explain(history)
 
 
 @pytest.mark.parametrize("transactions", RIGHT.values(), ids=RIGHT)
@@ -51,6 +56,17 @@ def test_a_counterexample_describes_the_cycle_the_operations_and_the_snapshots()
         "  reader --rw--> 2: reader read y as it was before 2 wrote it\n"
         "  2 --wr--> reader: reader read x of 2"
     )
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2", "3"])
+def test_a_counterexample_names_transactions_only_whatever_the_order_of_sets_is(tmp_path: Path, seed: str) -> None:
+    History(WRONG["one read what its own instance wrote later"][1]).save(tmp_path / "history")
+    command = [sys.executable, "-m", "hbasemk.testing.history", str(tmp_path / "history")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONHASHSEED": seed}
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "EFFECT_BEFORE_CAUSE" in done.stdout
 
 
 def test_one_cycle_is_reported_once_for_any_number_of_transactions() -> None:

@@ -71,7 +71,9 @@ def _cycles(dependencies: Dependencies) -> Iterator[Anomaly]:
             ]
             nodes = _shortest_cycle(whole.edge_subgraph(edges))
             if nodes:
-                yield _anomaly(kind, dependencies.steps(nodes))
+                # Steps lie between transactions, so the cycle must begin with one.
+                first = next(at for at, node in enumerate(nodes) if not isinstance(node, graph.Moment))
+                yield _anomaly(kind, dependencies.steps([*nodes[first:-1], *nodes[: first + 1]]))
                 break
 
 
