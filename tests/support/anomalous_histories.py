@@ -267,6 +267,15 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("stale", r("x", "x0"), begun=0.5, committing=3.0, ended=4.0, isolation="serializable"),
         ],
     ),
+    "one set what others had changed before, the first of them at an unknown time": (
+        Kind.OVERTAKEN,
+        [
+            SETUP,
+            t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=None),
+            t("3", r("x", "x2"), w("x", "x3"), begun=1.5, ended=2.0),
+            t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
+        ],
+    ),
     "two transactions created one revision": (
         Kind.SAME_REVISION,
         [t("a", w("x", "x1"), revision="1"), t("b", w("y", "y1"), revision="1")],
@@ -408,6 +417,12 @@ RIGHT: dict[str, list[Transaction]] = {
         t("before", r("n" + EACH, (5,))),
         t("after", r("n" + EACH, (1,))),
         t("late", r("n" + EACH, (1, 2))),
+    ],
+    "one set a value that others change later": [
+        SETUP,
+        t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=None),
+        t("3", r("x", "x2"), w("x", "x3"), begun=1.5, ended=3.5),
+        t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
     ],
     "a set to which nobody added": [t("reader", r("s", ()))],
     "own writes are read": [SETUP, t("2", r("x", "x0"), w("x", "x2"), r("x", "x2"))],

@@ -8,7 +8,7 @@ anti-dependencies are permitted (long forks, write skew), unless the commits dep
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import networkx as nx
@@ -16,7 +16,7 @@ import networkx as nx
 from hbasemk.testing.history import graph, versions
 from hbasemk.testing.history.anomalies import Anomaly, Kind, Step
 from hbasemk.testing.history.graph import Anti, Dependencies
-from hbasemk.testing.history.records import History
+from hbasemk.testing.history.records import History, Transaction
 
 if TYPE_CHECKING:
     Graph: TypeAlias = nx.DiGraph[Hashable]
@@ -35,7 +35,7 @@ def check(history: History) -> list[Anomaly]:
     inferred = versions.infer(history)
     dependencies = graph.build(inferred)
     found = list(inferred.anomalies)
-    found += _overtaken(history, dependencies)
+    found += _overtaken(history, inferred.next, dependencies)
     found += _cycles(dependencies)
     single, rest = _single_anti(dependencies)
     found += single
@@ -43,14 +43,36 @@ def check(history: History) -> list[Anomaly]:
     return found
 
 
-def _overtaken(history: History, dependencies: Dependencies) -> Iterator[Anomaly]:
-    """Yield commits that depended on a read although a commit that changed it had ended before they began."""
+def _overtaken(
+    history: History, following: Mapping[str, Mapping[str | None, Sequence[str]]], dependencies: Dependencies
+) -> Iterator[Anomaly]:
+    """Yield commits that depended on a read although a commit that changed it had ended before they began.
+
+    That may be the writer of any later version: of the next one's writer, the end may be unknown.
+    """
     for edge in dependencies.anti:
-        reader, writer = history.by_id[edge.reader], history.by_id[edge.writer]
-        if not edge.depended_on or reader.committing is None or writer.ended is None or writer.outcome != "committed":
+        committing = history.by_id[edge.reader].committing
+        if not edge.depended_on or committing is None:
             continue
-        if writer.ended < reader.committing:
-            yield _anomaly(Kind.OVERTAKEN, [graph.anti_step(edge)])
+        for writer in _later(history, following[edge.key], edge.writer, committing):
+            if writer.outcome == "committed" and writer.ended is not None and writer.ended < committing:
+                yield _anomaly(Kind.OVERTAKEN, [graph.anti_step(edge._replace(writer=writer.id))])
+                break
+
+
+def _later(
+    history: History, following: Mapping[str | None, Sequence[str]], writer: str, before: float
+) -> Iterator[Transaction]:
+    """Yield the writers of a version and of later ones, as long as they began before a moment."""
+    found = {writer: history.by_id[writer]}
+    waiting = [writer]
+    while waiting:
+        one = found[waiting.pop()]
+        yield one
+        if one.begun < before:
+            new = [other for other in following.get(one.id, ()) if other not in found]
+            found.update((other, history.by_id[other]) for other in new)
+            waiting += new
 
 
 # --- cycles without an anti-dependency -----------------------------------------------------------------------
