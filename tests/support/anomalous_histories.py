@@ -248,6 +248,16 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("again", r("x", "x2"), instance="i", snapshot="s", ordered=False),
         ],
     ),
+    "a value of another type was read": (Kind.UNWRITTEN, [t("2", w("x", True)), t("reader", r("x", 1))]),
+    "a list with a value of another type was read": (
+        Kind.UNWRITTEN,
+        [t("2", w("x", (1, "a"))), t("reader", r("x", (1.0, "a")))],
+    ),
+    "a value of another type was read again": (
+        Kind.UNREPEATABLE,
+        [t("2", w("x", 1)), t("3", r("x", 1), w("x", True)), t("reader", r("x", 1), r("x", True))],
+    ),
+    "an element of another type was read": (Kind.UNWRITTEN, [t("2", Add("s", 1)), t("reader", r("s", (True,)))]),
     "nobody wrote it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", "nonsense"))]),
     "nobody added it": (Kind.UNWRITTEN, [t("2", Add("s", 1)), t("reader", r("s", (1, 2)))]),
     "nobody removed it": (Kind.UNWRITTEN, [SETUP, t("reader", r("x", None, version="7"))]),
@@ -423,6 +433,16 @@ RIGHT: dict[str, list[Transaction]] = {
         t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=None),
         t("3", r("x", "x2"), w("x", "x3"), begun=1.5, ended=3.5),
         t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
+    ],
+    "elements read twice, in another order": [
+        t("2", Add("s", 1), Add("s", 2)),
+        t("reader", r("s", (1, 2)), r("s", (2, 1))),
+    ],
+    "an absent set to which the reader adds": [t("2", r("s", None), Add("s", 1), r("s", (1,)))],
+    "a set that is absent, and empty, in one snapshot": [
+        t("2", Add("s", 1)),
+        t("reader", r("s", None), instance="i", snapshot="s"),
+        t("again", r("s", ()), instance="i", snapshot="s", ordered=False),
     ],
     "a set to which nobody added": [t("reader", r("s", ()))],
     "own writes are read": [SETUP, t("2", r("x", "x0"), w("x", "x2"), r("x", "x2"))],

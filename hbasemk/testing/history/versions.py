@@ -6,7 +6,7 @@ own transaction (G1b), values that nobody wrote, and reads that differ within on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,12 +62,24 @@ class _External:
     value: Value
     version: str | None
     depended_on: bool
+    is_set: bool = False
 
     def differs(self, other: _External) -> bool:
         """Return whether the two reads are of different versions."""
-        return self.value != other.value or (
+        return self._content() != other._content() or (
             self.version is not None and other.version is not None and self.version != other.version
         )
+
+    def _content(self) -> Hashable:
+        """Return what distinguishes the value: an absent set is empty, and its elements have no order."""
+        if self.is_set and (self.value is None or isinstance(self.value, tuple)):
+            return frozenset(typed(element) for element in self.value or ())
+        return typed(self.value)
+
+
+def typed(value: Value) -> Hashable:
+    """Return a key that differs for values of different types; in Python 1, 1.0 and True are equal."""
+    return (type(value), tuple(map(typed, value)) if isinstance(value, tuple) else value)
 
 
 def infer(history: History) -> Versions:
@@ -79,9 +91,9 @@ class _Inference:
     def __init__(self, history: History) -> None:
         self.found = Versions(history)
         self.history = history
-        self.by_value: dict[tuple[str, Value], list[tuple[Transaction, bool]]] = {}
+        self.by_value: dict[tuple[str, Hashable], list[tuple[Transaction, bool]]] = {}
         self.by_revision: dict[str, Transaction] = {}
-        self.elements: dict[tuple[str, Value], Transaction] = {}
+        self.elements: dict[tuple[str, Hashable], Transaction] = {}
         self.writers: dict[str, list[Transaction]] = {}
         self.removed: set[str] = set()
         self.sets: set[str] = set()
@@ -112,17 +124,17 @@ class _Inference:
         for operation in one.operations:
             if isinstance(operation, Write):
                 if operation.key in last and last[operation.key] is not None:
-                    self.by_value.setdefault((operation.key, last[operation.key]), []).append((one, False))
+                    self.by_value.setdefault((operation.key, typed(last[operation.key])), []).append((one, False))
                 last[operation.key] = operation.value
             elif isinstance(operation, Add):
-                other = self.elements.setdefault((operation.key, operation.element), one)
+                other = self.elements.setdefault((operation.key, typed(operation.element)), one)
                 if other is not one:
                     raise HistoryError(f"{other.id} and {one.id} both add {operation.element!r} to {operation.key}")
         for key, value in last.items():
             if value is None:
                 self.removed.add(key)
             else:
-                self.by_value.setdefault((key, value), []).append((one, True))
+                self.by_value.setdefault((key, typed(value)), []).append((one, True))
         added = {operation.key for operation in one.operations if isinstance(operation, Add)}
         self.sets |= added
         if added & set(last):
@@ -140,15 +152,15 @@ class _Inference:
         """Yield each key's first read from the snapshot; report reads that contradict the transaction itself."""
         first: dict[str, _External] = {}
         written: dict[str, Value] = {}
-        added: dict[str, set[Value]] = {}
+        added: dict[str, set[Hashable]] = {}
         for operation in one.operations:
             key = operation.key
             if isinstance(operation, Write):
                 written[key] = operation.value
             elif isinstance(operation, Add):
-                added.setdefault(key, set()).add(operation.element)
+                added.setdefault(key, set()).add(typed(operation.element))
             elif key in written:
-                if operation.value != written[key]:
+                if typed(operation.value) != typed(written[key]):
                     self.report(
                         Kind.INTERNAL,
                         f"{one.id} wrote {key} = {written[key]!r} and then read {operation.value!r}",
@@ -157,17 +169,17 @@ class _Inference:
             else:
                 value = operation.value
                 if key in added:
-                    shown = set(value) if isinstance(value, tuple) else set()
+                    shown = set(map(typed, value)) if isinstance(value, tuple) else set()
                     if not added[key] <= shown:
                         self.report(
                             Kind.INTERNAL,
-                            f"{one.id} added {sorted(map(repr, added[key]))} to {key} and then did not read it",
+                            f"{one.id} added elements to {key} and then read {value!r} without them",
                             one.id,
                         )
-                    value = (
-                        tuple(part for part in value if part not in added[key]) if isinstance(value, tuple) else value
-                    )
-                self._first(one, first, _External(key, value, operation.version, operation.depended_on))
+                    if isinstance(value, tuple):
+                        value = tuple(part for part in value if typed(part) not in added[key])
+                read = _External(key, value, operation.version, operation.depended_on, key in self.sets)
+                self._first(one, first, read)
         return iter(first.values())
 
     def _first(self, one: Transaction, first: dict[str, _External], read: _External) -> None:
@@ -194,20 +206,20 @@ class _Inference:
         if read.version is not None and read.version in self.by_revision:
             return [self.by_revision[read.version]]
         if isinstance(read.value, tuple) and (
-            found := [self.elements[read.key, part] for part in read.value if (read.key, part) in self.elements]
+            found := [one for part in read.value if (one := self.elements.get((read.key, typed(part))))]
         ):
             return found
-        return [one for one, _ in self.by_value.get((read.key, read.value), ())]
+        return [one for one, _ in self.by_value.get((read.key, typed(read.value)), ())]
 
     # --- the order of versions ---------------------------------------------------------------------------
 
     def _order(self, key: str, writers: list[Transaction]) -> None:
         if all(one.revision is not None for one in writers):
             self.found.order[key] = [one.id for one in sorted(writers, key=lambda one: age(one.revision or ""))]
-        written: dict[Value, Transaction] = {}
+        written: dict[Hashable, Transaction] = {}
         for one in writers:
             value = self._final(one, key)
-            other = written.setdefault(value, one)
+            other = written.setdefault(typed(value), one)
             if value is not None and other is not one:
                 raise HistoryError(f"{other.id} and {one.id} both wrote {key} = {value!r}; every write must be unique")
 
@@ -262,11 +274,11 @@ class _Inference:
                 )
                 return UNKNOWN
             return self._effective(one, read, found)
-        if value is None or (value == () and (key, value) not in self.by_value):
+        if value is None or (value == () and (key, typed(value)) not in self.by_value):
             return UNKNOWN if key in self.removed else None
         if isinstance(value, tuple) and key in self.sets:
             return self._of_set(one, key, value)
-        candidates = self.by_value.get((key, value), [])
+        candidates = self.by_value.get((key, typed(value)), [])
         if not candidates:
             self.report(Kind.UNWRITTEN, f"{one.id} read {key} = {value!r}, which nobody wrote", one.id)
             return UNKNOWN
@@ -297,10 +309,10 @@ class _Inference:
         return UNKNOWN
 
     def _of_set(self, one: Transaction, key: str, value: tuple[Value, ...]) -> str | None:
-        shown = set(value)
+        shown = set(map(typed, value))
         writers: dict[str, Transaction] = {}
         for part in value:
-            writer = self.elements.get((key, part))
+            writer = self.elements.get((key, typed(part)))
             if writer is None:
                 self.report(Kind.UNWRITTEN, f"{one.id} read {part!r} in {key}, which nobody added", one.id)
                 return UNKNOWN
@@ -308,11 +320,12 @@ class _Inference:
                 return UNKNOWN
             writers[writer.id] = writer
         for writer in writers.values():
-            added = {x.element for x in writer.operations if isinstance(x, Add) and x.key == key}
-            if not added <= shown:
+            added = [x.element for x in writer.operations if isinstance(x, Add) and x.key == key]
+            read = [element for element in added if typed(element) in shown]
+            if len(read) < len(added):
                 self.report(
                     Kind.G1B,
-                    f"{one.id} read {sorted(map(repr, added & shown))} in {key}, only a part of what {writer.id} added to it",
+                    f"{one.id} read {sorted(map(repr, read))} in {key}, only a part of what {writer.id} added to it",
                     one.id,
                     writer.id,
                 )
