@@ -182,6 +182,14 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("reader", r("n" + EACH, (1,)), r("y", "y2")),
         ],
     ),
+    "a removal that was aborted does not excuse who asks after the commit": (
+        Kind.STALE,
+        [
+            SETUP,
+            t("2", rr("x", "x0"), w("x", None), outcome="aborted", revision=None),
+            t("reader", r("x", None), polled=3.0, begun=4.0, ended=5.0),
+        ],
+    ),
     "two withdrew from one sum": (
         Kind.WRITE_SKEW,
         [
@@ -284,6 +292,14 @@ WRONG: dict[str, tuple[Kind, list[Transaction]]] = {
             t("2", r("x", "x0"), w("x", "x2"), begun=1.0, ended=None),
             t("3", r("x", "x2"), w("x", "x3"), begun=1.5, ended=2.0),
             t("stale", rr("x", "x0"), begun=0.5, committing=3.0, ended=4.0),
+        ],
+    ),
+    "a committed and an aborted transaction created one revision": (
+        Kind.SAME_REVISION,
+        [
+            t("a", w("x", "x2"), outcome="aborted", revision="2"),
+            t("b", w("y", "y2"), revision="2"),
+            t("reader", r("y", "y2", version="2")),
         ],
     ),
     "two transactions created one revision": (

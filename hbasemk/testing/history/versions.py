@@ -131,10 +131,10 @@ class _Inference:
                 if other is not one:
                     raise HistoryError(f"{other.id} and {one.id} both add {operation.element!r} to {operation.key}")
         for key, value in last.items():
-            if value is None:
-                self.removed.add(key)
-            else:
+            if value is not None:
                 self.by_value.setdefault((key, typed(value)), []).append((one, True))
+            elif one.outcome != "aborted":
+                self.removed.add(key)
         added = {operation.key for operation in one.operations if isinstance(operation, Add)}
         self.sets |= added
         if added & set(last):
@@ -143,7 +143,9 @@ class _Inference:
             self.writers.setdefault(key, []).append(one)
         if one.revision is not None and one.writes:
             other = self.by_revision.setdefault(one.revision, one)
-            if other is not one and other.outcome == one.outcome == "committed":
+            if one.outcome == "committed":
+                self.by_revision[one.revision] = one
+            if other is not one and "unknown" not in {one.outcome, other.outcome}:
                 self.report(
                     Kind.SAME_REVISION, f"{other.id} and {one.id} both made revision {one.revision}", other.id, one.id
                 )
