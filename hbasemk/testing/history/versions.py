@@ -98,6 +98,7 @@ class _Inference:
         self.removed: set[str] = set()
         self.sets: set[str] = set()
         self.external: dict[str, list[_External]] = {}
+        self.places: dict[str, dict[str, int]] = {}
 
     def run(self) -> Versions:
         for one in self.history:
@@ -218,6 +219,7 @@ class _Inference:
     def _order(self, key: str, writers: list[Transaction]) -> None:
         if all(one.revision is not None for one in writers):
             self.found.order[key] = [one.id for one in sorted(writers, key=lambda one: age(one.revision or ""))]
+            self.places[key] = {id_: at for at, id_ in enumerate(self.found.order[key])}
         written: dict[Hashable, Transaction] = {}
         for one in writers:
             value = self._final(one, key)
@@ -337,7 +339,7 @@ class _Inference:
             return UNKNOWN
         if not writers:
             return None
-        newest = max(order.index(writer) for writer in writers)
+        newest = max(self.places[key][writer] for writer in writers)
         for number in range(newest):
             if order[number] not in writers:
                 then = next(writer for writer in order[number + 1 :] if writer in writers)
