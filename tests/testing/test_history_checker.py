@@ -69,6 +69,13 @@ def test_a_counterexample_names_transactions_only_whatever_the_order_of_sets_is(
     assert "EFFECT_BEFORE_CAUSE" in done.stdout
 
 
+def test_a_counterexample_shows_the_reads_that_a_commit_depended_on() -> None:
+    (found,) = check(History(WRONG["one set what was there, which another had changed before"][1]))
+    assert "read x = 'x0', depended on" in found.explain(
+        History(WRONG["one set what was there, which another had changed before"][1])
+    )
+
+
 def test_one_cycle_is_reported_once_for_any_number_of_transactions() -> None:
     several = [t(f"{n}", r("x", f"x{(n - 1) % 4}"), w("x", f"x{n}"), revision=None) for n in range(4)]
     assert [anomaly.kind for anomaly in check(History(several))] == [Kind.G0]

@@ -83,7 +83,7 @@ def describe_transaction(one: Transaction) -> Iterable[str]:
         if isinstance(operation, Read):
             note = "" if not operation.version else f" (by {operation.version})"
             done.append(
-                f"read {operation.key} = {operation.value!r}{note}{', depended_on on' if operation.depended_on else ''}"
+                f"read {operation.key} = {operation.value!r}{note}{', depended on' if operation.depended_on else ''}"
             )
         elif isinstance(operation, Write):
             done.append(
