@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,25 +84,6 @@ def test_the_same_value_written_twice_is_rejected() -> None:
         check(History([t("2", w("x", 1)), t("3", w("x", 1))]))
     with pytest.raises(HistoryError, match="both add 1 to s"):
         check(History([t("2", Add("s", 1)), t("3", Add("s", 1))]))
-
-
-def test_a_saved_history_is_the_same_when_loaded(tmp_path: Path) -> None:
-    history = History(
-        [*(one for _, transactions in WRONG.values() for one in transactions), *itertools.chain(*RIGHT.values())]
-    )
-    history.save(tmp_path / "history")
-    assert list(History.load([tmp_path / "history"])) == list(history)
-
-
-def test_a_later_line_replaces_an_earlier_one_and_a_torn_line_is_ignored(tmp_path: Path) -> None:
-    file = tmp_path / "history"
-    begun = t("2", w("x", ("list", 1)), outcome="unknown", ended=None)
-    ended = replace(begun, outcome="committed", ended=3.0)
-    file.write_text(begun.line() + "\n" + ended.line() + "\n" + t("3", w("x", 1)).line()[:50])
-    assert list(History.load([file])) == [ended]
-    file.write_text("[]\n")
-    with pytest.raises(HistoryError, match="not a transaction of a history"):
-        History.load([file])
 
 
 def test_the_command_prints_the_counterexamples_of_saved_histories(tmp_path: Path) -> None:

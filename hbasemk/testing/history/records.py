@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, Union
+from typing import Any, Final, Literal, TypeAlias, Union, get_args
 
 Value: TypeAlias = Union[bool, int, float, str, tuple["Value", ...], None]  # noqa: UP007 - evaluated at run time on 3.10
 """The value of a key; None if the key is absent."""
@@ -86,6 +86,23 @@ class Transaction:
     call: str = ""
     committing: float | None = None
 
+    def __post_init__(self) -> None:
+        """Raise HistoryError for a field with a value that the checker would not understand."""
+        for name, expected in _FIELDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, expected):
+                raise HistoryError(
+                    f"{name} of a transaction must be {_shown(expected)}, got {value!r}; correct the record"
+                )
+        for name, allowed in (("outcome", get_args(Ending)), ("isolation", (SNAPSHOT, SERIALIZABLE))):
+            value = getattr(self, name)
+            if value not in allowed:
+                raise HistoryError(
+                    f"{name} of a transaction must be one of {allowed}, got {value!r}; correct the record"
+                )
+        for operation in self.operations:
+            _require_comparable(operation)
+
     @property
     def writes(self) -> bool:
         """Whether the transaction writes anything."""
@@ -98,7 +115,7 @@ class Transaction:
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
-    def of_line(cls, line: str) -> Transaction:
+    def of_line(cls, line: str | bytes) -> Transaction:
         """Parse ``line``, the JSON text of one transaction; raises HistoryError."""
         try:
             fields = json.loads(line)
@@ -107,10 +124,44 @@ class Transaction:
                 _KINDS[kind](**{name: frozen(value) for name, value in of.items()}) for kind, of in pairs
             )
             return cls(operations=operations, **fields)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise HistoryError(
                 f"the line is not a transaction of a history: {line[:100]!r} ({error!r}); expected JSON as save() writes it"
             ) from error
+
+
+_NUMBER: Final = (int, float)
+_OPTIONAL_NUMBER: Final = (int, float, type(None))
+_OPTIONAL_TEXT: Final = (str, type(None))
+_FIELDS: Final[dict[str, tuple[type, ...]]] = {
+    "id": (str,),
+    "instance": (str,),
+    "begun": _NUMBER,
+    "ended": _OPTIONAL_NUMBER,
+    "polled": _OPTIONAL_NUMBER,
+    "committing": _OPTIONAL_NUMBER,
+    "snapshot": _OPTIONAL_TEXT,
+    "revision": _OPTIONAL_TEXT,
+    "ordered": (bool,),
+    "call": (str,),
+}
+
+
+def _shown(types: tuple[type, ...]) -> str:
+    return " or ".join("None" if one is type(None) else one.__name__ for one in types)
+
+
+def _require_comparable(operation: Operation) -> None:
+    if not isinstance(operation.key, str):
+        raise HistoryError(f"the key of an operation must be str, got {operation.key!r}; correct the record")
+    value = operation.element if isinstance(operation, Add) else operation.value
+    try:
+        hash(value)
+    except TypeError as error:
+        raise HistoryError(
+            f"the value of {operation.key!r} must be text, a number, a bool, None or a tuple of them, got {value!r}; "
+            "record an object as text"
+        ) from error
 
 
 def _name(operation: Operation) -> str:
@@ -162,8 +213,18 @@ class History(Sequence[Transaction]):
 
 
 def _lines(file: Path) -> Iterator[Transaction]:
-    text = file.read_text()
-    whole, _, _ = text.rpartition("\n")
-    for line in whole.splitlines():
-        if line:
+    *whole, last = file.read_bytes().split(b"\n")
+    if _is_json(last):
+        whole.append(last)
+    for line in whole:
+        if line.strip():
             yield Transaction.of_line(line)
+
+
+def _is_json(line: bytes) -> bool:
+    """Return whether a line without its newline is complete."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
