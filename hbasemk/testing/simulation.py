@@ -15,12 +15,11 @@ from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
-from greenlet import getcurrent, greenlet
-
 from hbasemk.errors import StoreNotAppliedError, StoreUnknownError
 from hbasemk.kernel.instance import Instance
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.choices import Choices
+from hbasemk.testing.greenlets import getcurrent, greenlet
 from hbasemk.testing.simulated_store import SimulatedStore
 from hbasemk.testing.trace import Step, describe
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from greenlet import getcurrent
-
 from hbasemk.errors import HbasemkError
 from hbasemk.store.memory import MemoryStore
+from hbasemk.testing.greenlets import getcurrent
 from hbasemk.testing.simulation import Actor, Died, SimulatedLock, Simulator
 from hbasemk.testing.trace import Step
 
