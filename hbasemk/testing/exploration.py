@@ -87,7 +87,7 @@ class Exploration:
     need it: it is not yielded.
 
     Raises ValueError for a bound below 0. Iterating raises RuntimeError if the processes are seen to depend on anything but
-    the answers of the store, or to write past it, and ValueError for a step that writes several rows.
+    the answers of the store, or to write past it, or for the second time, and ValueError for a step that writes several rows.
     """
 
     def __init__(
@@ -122,6 +122,10 @@ class Exploration:
         return len(self._ends)
 
     def __iter__(self) -> Iterator[SteppedSimulator]:
+        if self.runs:
+            raise RuntimeError(
+                "an Exploration can be iterated once, because it leaves out known ends; make another one"
+            )
         simulator = self._start()
         self._rows = rows_of(simulator, self._model)
         self._model.replay = StepReplay(int(simulator.ms))

@@ -314,3 +314,10 @@ def test_a_step_that_writes_several_rows_is_an_error() -> None:
 
     with pytest.raises(ValueError, match="store without transactions"):
         list(Exploration(lambda: only(work)))
+
+
+def test_an_exploration_can_be_iterated_once() -> None:
+    explored = Exploration(lambda: writers(2, 2, lambda _: ROWS[0], lambda: b"x"))
+    assert list(explored)
+    with pytest.raises(RuntimeError, match="once"):
+        list(explored)
