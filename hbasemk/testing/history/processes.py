@@ -69,8 +69,8 @@ class RunReport:
 class Conductor:
     """Starts, disturbs and ends the workers of one history.
 
-    ``url`` is the repository's URL; ``workers_url`` is the URL that the workers use. ``more`` are further kinds of
-    disturbances, by name.
+    ``url`` is the repository's URL; ``workers_url`` is the URL that the workers use. ``directory`` receives the history; it
+    must have none yet. ``more`` are further kinds of disturbances, by name.
     """
 
     url: str
@@ -92,6 +92,10 @@ class Conductor:
 
     def run(self, seconds: float) -> RunReport:
         """Create the repository, run the workers, and check their history; raises RuntimeError if a worker fails by itself."""
+        if any(self.directory.glob("*.history")):
+            raise ValueError(
+                f"directory must have no files of another history, got {str(self.directory)!r}; remove them, or use another one"
+            )
         with connect(self.url, settings=SHORT, poll_interval=0) as repository:
             self._worker("setup", repository).prepare(_prepare)
         try:
