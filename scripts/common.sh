@@ -17,23 +17,33 @@ apt_install() {
     apt-get update >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@" >/dev/null
 }
 
-prepare_python() { # extras, such as [test]
+create_venv() {
     python=${PYTHON:-python3}
     if ! command -v "$python" >/dev/null; then
         [ -z "${PYTHON:-}" ] || { say "PYTHON=$PYTHON is not a command; set it to Python 3.10 or newer, or unset it"; exit 1; }
         as_root_on_debian || { say "python3 (3.10 or newer) is missing; install it"; exit 1; }
         apt_install python3 python3-venv
     fi
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { say "$python is older than 3.10"; exit 1; }
-    if ! "$root/.venv/bin/python" -c 'import pip' 2>/dev/null; then
-        rm -rf "$root/.venv"
-        if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-            as_root_on_debian || { say "python3-venv is missing; install it"; exit 1; }
-            apt_install python3-venv
-        fi
-        "$python" -m venv "$root/.venv"
+    is_new_enough "$python" || { say "$python is older than 3.10; set PYTHON to a newer one"; exit 1; }
+    if ! "$python" -c 'import ensurepip' 2>/dev/null; then
+        as_root_on_debian || { say "python3-venv is missing; install it"; exit 1; }
+        apt_install python3-venv
     fi
-    "$root/.venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root$1"
+    [ ! -e "$venv/bin" ] || say "the Python of .venv does not start; making .venv anew"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+}
+
+is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; }
+
+prepare_python() { # extras, such as [test]
+    venv="$root/.venv"
+    "$venv/bin/python" -c '' 2>/dev/null || create_venv
+    is_new_enough "$venv/bin/python" || { say "the Python of .venv is older than 3.10; remove .venv"; exit 1; }
+    if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
+        "$venv/bin/python" -m ensurepip >/dev/null || { say ".venv has no pip, and ensurepip fails; install pip into it"; exit 1; }
+    fi
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root$1"
 }
 
 # Test processes to run side by side: one for each core, two that mostly wait for HBase, and one that mostly waits for

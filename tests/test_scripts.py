@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PROGRAM = """\
 #!/bin/sh
+{first}
 case "$1 $2" in
 "-c import pip") ;;
 -c\\ *) exec {python} "$@" ;;
@@ -35,11 +36,14 @@ class Copy:
         programs = root / ".venv" / "bin"
         programs.mkdir(parents=True)
         for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell", "apt-get"):
-            program = programs / name
-            program.write_text(
-                PROGRAM.format(python=shlex.quote(sys.executable), record=shlex.quote(str(self._record)))
-            )
-            program.chmod(0o755)
+            self.replace(programs / name)
+
+    def replace(self, program: Path, first: str = "") -> None:
+        """Put a program that records its arguments in place of another one; it runs the line ``first`` before."""
+        python, record = shlex.quote(sys.executable), shlex.quote(str(self._record))
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text(PROGRAM.format(first=first, python=python, record=record))
+        program.chmod(0o755)
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a script, whose tests on HBase would use one that nobody reaches."""
@@ -103,8 +107,45 @@ def test_a_script_refuses_arguments_that_it_does_not_use(scripts: Copy, script: 
 
 @pytest.mark.parametrize("script", ["lint", "test", "main-job"])
 def test_a_python_that_is_no_command_is_an_error(scripts: Copy, script: str) -> None:
+    (scripts.root / ".venv" / "bin" / "python").unlink()
     done = scripts.run(script, PYTHON="nosuchpython", PATH=f"{scripts.root}/.venv/bin:{os.environ['PATH']}")
     assert (done.returncode, scripts.calls()) == (1, [])
     assert (
         done.stderr == f"{script}: PYTHON=nosuchpython is not a command; set it to Python 3.10 or newer, or unset it\n"
     )
+
+
+OLD = "case $2 in *version_info*) exit 1 ;; esac"
+"""A line of a program that is an old Python."""
+
+
+def test_an_existing_environment_keeps_its_python_whatever_is_installed(scripts: Copy) -> None:
+    scripts.replace(scripts.root / "old" / "python3", OLD)
+    done = scripts.run("test", PATH=f"{scripts.root}/old:{os.environ['PATH']}")
+    assert (done.returncode, len(scripts.calls("python", "-m", "pytest"))) == (0, 1)
+    assert scripts.run("test", PYTHON="nosuchpython").returncode == 0
+
+
+def test_an_environment_with_an_old_python_is_refused_and_stays(scripts: Copy) -> None:
+    python = scripts.root / ".venv" / "bin" / "python"
+    scripts.replace(python, OLD)
+    done = scripts.run("lint")
+    assert (done.returncode, scripts.calls()) == (1, [])
+    assert done.stderr == "lint: the Python of .venv is older than 3.10; remove .venv\n"
+    assert python.exists()
+
+
+def test_an_environment_without_pip_gets_it_and_stays(scripts: Copy) -> None:
+    python = scripts.root / ".venv" / "bin" / "python"
+    scripts.replace(python, 'case "$*" in "-c import pip") exit 1 ;; esac')
+    assert scripts.run("test").returncode == 0
+    assert [call[0] for call in scripts.calls("python", "-m")] == ["ensurepip", "pip", "pytest"]
+
+
+def test_an_environment_whose_python_does_not_start_is_made_anew(scripts: Copy) -> None:
+    (scripts.root / ".venv" / "bin" / "python").unlink()
+    other = scripts.root / "other" / "python"
+    scripts.replace(other, 'case "$2" in venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;; esac')
+    done = scripts.run("test", PYTHON=str(other))
+    assert done.stderr.startswith("test: the Python of .venv does not start; making .venv anew\n")
+    assert [call[0] for call in scripts.calls("python", "-m")] == ["venv", "pip", "pytest"]
