@@ -1,4 +1,5 @@
 # Sourced by the scripts here: a virtual environment in .venv with this package and the requested extras.
+unset CDPATH
 root=$(cd "$(dirname "$0")/.." && pwd)
 # Keep compiled modules and tests, whatever the environment says: a run starts Python several hundred times.
 unset PYTHONDONTWRITEBYTECODE

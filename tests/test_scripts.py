@@ -32,10 +32,11 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._record = root / "calls"
-        shutil.copytree(ROOT / "scripts", root / "scripts")
+        for folder in ("scripts", "docker", ".ci"):
+            shutil.copytree(ROOT / folder, root / folder)
         programs = root / ".venv" / "bin"
         programs.mkdir(parents=True)
-        for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell", "apt-get"):
+        for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell", "apt-get", "docker"):
             self.replace(programs / name)
 
     def replace(self, program: Path, first: str = "") -> None:
@@ -46,11 +47,16 @@ class Copy:
         program.chmod(0o755)
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run a script, whose tests on HBase would use one that nobody reaches."""
+        """Run a script of `scripts`, whose tests on HBase would use one that nobody reaches."""
+        return self.execute(str(self.root / "scripts" / script), *arguments, **environment)
+
+    def execute(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the folder of the copy."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHON"}
         variables |= {"HBASEMK_TEST_HBASE": "nowhere:1"} | environment
-        command = [self.root / "scripts" / script, *arguments]
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, cwd=self.root, env=variables, capture_output=True, text=True, timeout=60, check=False
+        )
 
     def calls(self, *beginning: str) -> list[list[str]]:
         """Return the calls that begin so, each without its beginning."""
@@ -149,3 +155,19 @@ def test_an_environment_whose_python_does_not_start_is_made_anew(scripts: Copy) 
     done = scripts.run("test", PYTHON=str(other))
     assert done.stderr.startswith("test: the Python of .venv does not start; making .venv anew\n")
     assert [call[0] for call in scripts.calls("python", "-m")] == ["venv", "pip", "pytest"]
+
+
+@pytest.mark.parametrize(
+    "command", [["scripts/test"], ["docker/cluster", "up"], ["docker/hbase/build.sh"], [".ci/run"]], ids=" ".join
+)
+def test_an_exported_cdpath_changes_nothing(scripts: Copy, tmp_path: Path, command: list[str]) -> None:
+    path = f"{scripts.root}/.venv/bin:{os.environ['PATH']}"
+    expected = scripts.execute(*command, PATH=path)
+    calls = scripts.calls()
+    other = tmp_path / "other"
+    for folder in ("scripts", "docker/hbase", ".ci"):
+        (other / folder).mkdir(parents=True)
+    done = scripts.execute(*command, PATH=path, CDPATH=str(other))
+    assert expected.returncode == 0, expected.stderr
+    assert (done.returncode, done.stdout) == (0, expected.stdout)
+    assert [call[:3] for call in scripts.calls()] == [call[:3] for call in calls * 2]

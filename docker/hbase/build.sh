@@ -3,6 +3,7 @@
 # twice. Where the base image can be neither found nor pulled, it is made with debootstrap. Certificate authorities that
 # this machine has of its own are trusted while building.
 set -eu
+unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd)
 base=${BASE_IMAGE:-debian:bookworm-slim}
 tag=hbasemk-hbase:$(cd "$here" && find . -type f ! -path './ca-certificates/*' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
