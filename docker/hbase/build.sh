@@ -10,6 +10,7 @@ tag=hbasemk-hbase:$(cd "$here" && find . -type f ! -path './ca-certificates/*' |
 
 say() { echo "build.sh: $*" >&2; }
 
+docker version >/dev/null 2>&1 || { say "no Docker engine answers; start one"; exit 1; }
 if docker image inspect "$tag" >/dev/null 2>&1; then
     echo "$tag"
     exit 0
@@ -19,6 +20,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT INT TERM
 
 if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout 120 docker pull "$base" >&2; then
+    [ "$(id -u)" = 0 ] || {
+        say "$base cannot be pulled; run this script as root, or set BASE_IMAGE to a Debian bookworm image that is there"
+        exit 1
+    }
     say "$base cannot be pulled; making it with debootstrap"
     if ! command -v debootstrap >/dev/null; then
         apt-get update >&2

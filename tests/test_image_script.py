@@ -1,0 +1,105 @@
+"""`docker/hbase/build.sh`: when it builds an image, and when it makes the base image.
+
+Docker, debootstrap and apt-get are scripts here, which record their arguments.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "docker" / "hbase" / "build.sh"
+DEFAULT = "debian:bookworm-slim"
+
+
+class Programs:
+    """Programs of the script: an engine has the images in ``images``, and pulls none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.images = [DEFAULT]
+        self.put("docker", "")
+        self.put("apt-get", "")
+        self.put("debootstrap", 'mkdir -p "$3/var/cache/apt/archives"')
+        self.put("id", "echo 0")
+
+    def put(self, name: str, body: str) -> None:
+        """Put a program in front of another one of this name."""
+        (self.folder / name).write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$(printf "\'%s\' " {name} "$@")" >>{shlex.quote(str(self.folder / "calls"))}\n{body}\n'
+        )
+        (self.folder / name).chmod(0o755)
+
+    def engine(self, body: str = "") -> None:
+        """Let the engine know the images; ``body`` are more cases of its command."""
+        known = "|".join(shlex.quote(name) for name in self.images) or "''"
+        self.put(
+            "docker", f'case "$1" in\n{body}\nimage) case "$3" in {known}) ;; *) exit 1 ;; esac ;;\npull) exit 1 ;;\nesac'
+        )
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return the variables of the script."""
+        kept = {name: value for name, value in os.environ.items() if name != "BASE_IMAGE"}
+        return kept | {"PATH": f"{self.folder}:{os.environ['PATH']}", "TMPDIR": str(self.temporary)} | more
+
+    def run(self, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the script."""
+        command = ["sh", str(SCRIPT)]
+        return subprocess.run(
+            command, env=self.environment(**more), capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def calls(self, *names: str) -> list[list[str]]:
+        """Return the calls of these programs."""
+        calls = self.folder / "calls"
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        return [call for call in map(shlex.split, lines) if call[0] in names]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    made = Programs(tmp_path)
+    made.engine()
+    return made
+
+
+def test_the_image_is_built_from_a_base_image_that_is_there(programs: Programs) -> None:
+    done = programs.run()
+    assert done.returncode == 0, done.stderr
+    (build,) = [call for call in programs.calls("docker") if call[1] == "build"]
+    assert f"BASE_IMAGE={DEFAULT}" in build
+    assert build[build.index("-t") + 1] == done.stdout.strip()
+    assert list(programs.temporary.iterdir()) == []
+
+
+def test_without_an_engine_nothing_is_installed(programs: Programs) -> None:
+    programs.put("docker", "exit 1")
+    done = programs.run()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "build.sh: no Docker engine answers; start one\n"
+    assert programs.calls("apt-get", "debootstrap") == []
+
+
+def test_a_base_image_that_cannot_be_pulled_is_made(programs: Programs) -> None:
+    programs.images = []
+    programs.engine()
+    done = programs.run()
+    assert done.returncode == 0, done.stderr
+    assert [call[1] for call in programs.calls("debootstrap")] == ["--variant=minbase"]
+    assert [call[-1] for call in programs.calls("docker") if call[1] == "import"] == [DEFAULT]
+
+
+def test_a_user_who_cannot_make_the_base_image_gets_advice(programs: Programs) -> None:
+    programs.images = []
+    programs.engine()
+    programs.put("id", "echo 1000")
+    done = programs.run()
+    assert (done.returncode, programs.calls("apt-get", "debootstrap")) == (1, [])
+    assert "run this script as root, or set BASE_IMAGE to a Debian bookworm image that is there" in done.stderr
