@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import signal
 import subprocess
 from pathlib import Path
 
@@ -50,10 +49,15 @@ class Programs:
         return kept | {"PATH": f"{self.folder}:{os.environ['PATH']}", "TMPDIR": str(self.temporary)} | more
 
     def run(self, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run the script."""
-        command = ["sh", str(SCRIPT)]
+        """Run the script in a process group of its own."""
         return subprocess.run(
-            command, env=self.environment(**more), capture_output=True, text=True, timeout=60, check=False
+            ["sh", str(SCRIPT)],
+            env=self.environment(**more),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            start_new_session=True,
         )
 
     def calls(self, *names: str) -> list[list[str]]:
@@ -103,3 +107,17 @@ def test_a_user_who_cannot_make_the_base_image_gets_advice(programs: Programs) -
     done = programs.run()
     assert (done.returncode, programs.calls("apt-get", "debootstrap")) == (1, [])
     assert "run this script as root, or set BASE_IMAGE to a Debian bookworm image that is there" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "kill", "code"),
+    [("pull", "kill -INT 0", 130), ("build", "kill -INT 0", 130), ("build", 'kill -TERM "$PPID"', 143)],
+)
+def test_a_signal_ends_the_script(programs: Programs, command: str, kill: str, code: int) -> None:
+    programs.images = [DEFAULT] if command == "build" else []
+    programs.engine(f"{command}) {kill}; exit 1 ;;")
+    done = programs.run()
+    assert (done.returncode, done.stdout) == (code, "")
+    assert programs.calls("debootstrap") == []
+    assert "failed" not in done.stderr
+    assert list(programs.temporary.iterdir()) == []

@@ -17,9 +17,11 @@ if docker image inspect "$tag" >/dev/null 2>&1; then
 fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
-if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout 120 docker pull "$base" >&2; then
+if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout --foreground 120 docker pull "$base" >&2; then
     [ "$(id -u)" = 0 ] || {
         say "$base cannot be pulled; run this script as root, or set BASE_IMAGE to a Debian bookworm image that is there"
         exit 1
