@@ -121,3 +121,31 @@ def test_a_signal_ends_the_script(programs: Programs, command: str, kill: str, c
     assert programs.calls("debootstrap") == []
     assert "failed" not in done.stderr
     assert list(programs.temporary.iterdir()) == []
+
+
+def test_the_base_image_is_a_part_of_the_tag(programs: Programs) -> None:
+    default = programs.run().stdout
+    assert programs.run(BASE_IMAGE=DEFAULT).stdout == default
+    programs.images += [default.strip(), "mine:1"]
+    programs.engine()
+    assert programs.run().stdout == default
+    done = programs.run(BASE_IMAGE="mine:1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout != default
+    builds = [call for call in programs.calls("docker") if call[1] == "build"]
+    assert "BASE_IMAGE=mine:1" in builds[-1]
+
+
+def test_no_base_image_is_made_under_another_name(programs: Programs) -> None:
+    done = programs.run(BASE_IMAGE="debian:bookworm-slin")
+    assert (done.returncode, programs.calls("debootstrap", "apt-get")) == (1, [])
+    assert "debian:bookworm-slin can be neither found nor pulled; check BASE_IMAGE, or unset it" in done.stderr
+
+
+def test_a_part_of_the_base_image_is_not_imported(programs: Programs) -> None:
+    programs.images = []
+    programs.engine()
+    programs.put("tar", "exit 2")
+    done = programs.run()
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [call for call in programs.calls("docker") if call[1] == "import"] == []

@@ -1,12 +1,17 @@
 #!/bin/sh
 # build.sh: builds the image and prints its tag. The tag is a hash of what the image is made of, so that nothing is built
-# twice. Where the base image can be neither found nor pulled, it is made with debootstrap. Certificate authorities that
-# this machine has of its own are trusted while building.
+# twice. The default base image is made with debootstrap where it can be neither found nor pulled; BASE_IMAGE names another
+# one. Certificate authorities that this machine has of its own are trusted while building.
 set -eu
 unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd)
-base=${BASE_IMAGE:-debian:bookworm-slim}
-tag=hbasemk-hbase:$(cd "$here" && find . -type f ! -path './ca-certificates/*' | LC_ALL=C sort | xargs sha256sum | sha256sum | cut -c1-16)
+default=debian:bookworm-slim
+base=${BASE_IMAGE:-$default}
+inputs() {
+    (cd "$here" && find . -type f ! -path './ca-certificates/*' | LC_ALL=C sort | xargs sha256sum)
+    [ "$base" = "$default" ] || echo "$base"
+}
+tag=hbasemk-hbase:$(inputs | sha256sum | cut -c1-16)
 
 say() { echo "build.sh: $*" >&2; }
 
@@ -22,6 +27,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout --foreground 120 docker pull "$base" >&2; then
+    [ "$base" = "$default" ] || { say "$base can be neither found nor pulled; check BASE_IMAGE, or unset it"; exit 1; }
     [ "$(id -u)" = 0 ] || {
         say "$base cannot be pulled; run this script as root, or set BASE_IMAGE to a Debian bookworm image that is there"
         exit 1
@@ -37,8 +43,9 @@ if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout --foreground 120 
         exit 1
     }
     rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/*
-    tar -C "$work/root" -c . | docker import - "$base" >&2
-    rm -rf "$work/root"
+    tar -C "$work/root" -cf "$work/root.tar" .
+    docker import "$work/root.tar" "$base" >&2
+    rm -rf "$work/root" "$work/root.tar"
 fi
 
 cp -R "$here" "$work/context"
