@@ -171,3 +171,45 @@ def test_an_exported_cdpath_changes_nothing(scripts: Copy, tmp_path: Path, comma
     assert expected.returncode == 0, expected.stderr
     assert (done.returncode, done.stdout) == (0, expected.stdout)
     assert [call[:3] for call in scripts.calls()] == [call[:3] for call in calls * 2]
+
+
+@pytest.fixture
+def machine(scripts: Copy) -> Copy:
+    """The scripts as root on a machine without an engine. The file `up` says that one answers; its package starts one."""
+    script = scripts.root / "scripts" / "engine.sh"
+    script.write_text(script.read_text().replace("/var/run/", f"{scripts.root}/"))
+    (scripts.root / "temporary").mkdir()
+    programs = scripts.root / "programs"
+    programs.mkdir()
+    for name in ("basename", "cat", "dirname", "grep", "mktemp", "rm", "seq", "sleep", "tail"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    scripts.replace(programs / "docker", f"[ -e {scripts.root}/up ] || exit 1")
+    scripts.replace(programs / "id", "echo 0")
+    scripts.replace(programs / "iptables")
+    scripts.replace(programs / "apt-get", f'[ "$1" = update ] || : >{scripts.root}/up')
+    return scripts
+
+
+def test_an_engine_that_the_package_has_started_is_used(machine: Copy) -> None:
+    programs = machine.root / "programs"
+    machine.replace(programs / "dockerd")
+    (programs / "iptables").unlink()
+    (machine.root / "docker.pid").write_text("1")
+    done = machine.run("test", HBASEMK_TEST_HBASE="", PATH=str(programs), TMPDIR=f"{machine.root}/temporary")
+    assert done.returncode == 0, done.stderr
+    assert len(machine.calls("apt-get", "install")) == 1
+    assert machine.calls("dockerd") == []
+    assert (machine.root / "docker.pid").exists()
+
+
+@pytest.mark.parametrize("stale", ["", "1", "99999999"])
+def test_an_engine_that_the_script_starts_leaves_no_files(machine: Copy, stale: str) -> None:
+    (machine.root / "docker.pid").write_text(stale)
+    dockerd = f"cd {machine.root}; [ ! -e docker.pid ] || exit 1; : >started; : >up"
+    machine.replace(machine.root / "programs" / "dockerd", dockerd)
+    done = machine.run(
+        "test", HBASEMK_TEST_HBASE="", PATH=f"{machine.root}/programs", TMPDIR=f"{machine.root}/temporary"
+    )
+    assert done.returncode == 0, done.stderr
+    assert (machine.root / "started").exists()
+    assert list((machine.root / "temporary").iterdir()) == []
