@@ -29,16 +29,18 @@ def attempt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def docker_path(folder: Path, refused: str = "nothing") -> str:
+def docker_path(folder: Path, refused: str = "nothing", *, unhealthy: bool = False) -> str:
     """Return a PATH with a script in place of docker, which finds every container missing and does not run ``refused``.
 
-    It writes the arguments of each call into the file `calls`.
+    It writes the arguments of each call into the file `calls`. With the variable DOCKER_HOST there is no engine.
     """
     fake = folder / "docker"
     fake.write_text(
         f"""#!/bin/sh
 printf "%s\\n" "$(printf "'%s' " "$@")" >>{folder / "calls"}
-[ "$2" != inspect ] || exit 1
+[ "$2" != inspect ] || {{ echo; exit 1; }}
+[ "${{1}} ${{DOCKER_HOST:-}}" != "version nowhere" ] || exit 1
+[ "$1 {unhealthy}" != "exec True" ] || exit 1
 case "$*" in "run "*"--hostname {refused} "*) exit 125 ;; esac
 """
     )
@@ -105,6 +107,20 @@ def test_no_port_is_to_blame_if_a_server_without_one_does_not_start(tmp_path: Pa
     assert "master1 did not start" in done.stderr
     assert "_PORT" not in done.stderr
     assert "docker/cluster down" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["up", "status", "logs", "down"])
+def test_a_missing_engine_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = attempt(command, PATH=docker_path(tmp_path), DOCKER_HOST="nowhere")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "cluster: no Docker engine answers; start one\n"
+    assert recorded(tmp_path) == [["version"]]
+
+
+def test_the_status_has_one_line_for_each_server(tmp_path: Path) -> None:
+    path = docker_path(tmp_path, unhealthy=True)
+    assert cluster("status", PATH=path).splitlines() == [f"{server} missing" for server in SERVERS]
 
 
 @pytest.mark.parametrize("arguments", [[], ["upp"], ["up", "9093"], ["url", "x"], ["logs", "a", "b"]], ids=" ".join)
