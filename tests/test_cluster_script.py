@@ -29,16 +29,17 @@ def attempt(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
 
 
-def docker_path(folder: Path, refused: str = "nothing", *, unhealthy: bool = False) -> str:
+def docker_path(folder: Path, refused: str = "nothing", *, unhealthy: bool = False, port: str = "") -> str:
     """Return a PATH with a script in place of docker, which finds every container missing and does not run ``refused``.
 
+    With ``port`` all containers exist, and this is their port.
     It writes the arguments of each call into the file `calls`. With the variable DOCKER_HOST there is no engine.
     """
     fake = folder / "docker"
     fake.write_text(
         f"""#!/bin/sh
 printf "%s\\n" "$(printf "'%s' " "$@")" >>{folder / "calls"}
-[ "$2" != inspect ] || {{ echo; exit 1; }}
+[ "$2" != inspect ] || {{ echo {port}; exit {0 if port else 1}; }}
 [ "${{1}} ${{DOCKER_HOST:-}}" != "version nowhere" ] || exit 1
 [ "$1 {unhealthy}" != "exec True" ] || exit 1
 case "$*" in "run "*"--hostname {refused} "*) exit 125 ;; esac
@@ -121,6 +122,20 @@ def test_a_missing_engine_is_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_status_has_one_line_for_each_server(tmp_path: Path) -> None:
     path = docker_path(tmp_path, unhealthy=True)
     assert cluster("status", PATH=path).splitlines() == [f"{server} missing" for server in SERVERS]
+
+
+def test_up_starts_servers_that_exist(tmp_path: Path) -> None:
+    cluster("up", PATH=docker_path(tmp_path, port="9"), HBASEMK_GATEWAY1_PORT="9", HBASEMK_GATEWAY2_PORT="9")
+    calls = [call for call in recorded(tmp_path) if call[0] in ("start", "run")]
+    assert calls == [["start", f"hbasemk-cluster-{server}"] for server in SERVERS]
+
+
+def test_up_refuses_another_port_for_a_gateway_that_exists(tmp_path: Path) -> None:
+    done = attempt("up", PATH=docker_path(tmp_path, port="9"), HBASEMK_GATEWAY1_PORT="9", HBASEMK_GATEWAY2_PORT="7")
+    assert done.returncode == 1
+    assert "ready" not in done.stderr
+    assert "gateway2 exists with port 9, not 7; set HBASEMK_GATEWAY2_PORT to 9" in done.stderr
+    assert "docker/cluster down" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["upp"], ["up", "9093"], ["url", "x"], ["logs", "a", "b"]], ids=" ".join)

@@ -162,6 +162,7 @@ def test_an_environment_whose_python_does_not_start_is_made_anew(scripts: Copy) 
 )
 def test_an_exported_cdpath_changes_nothing(scripts: Copy, tmp_path: Path, command: list[str]) -> None:
     path = f"{scripts.root}/.venv/bin:{os.environ['PATH']}"
+    scripts.replace(scripts.root / ".venv" / "bin" / "docker", 'case "$1 $2" in "container inspect") exit 1 ;; esac')
     expected = scripts.execute(*command, PATH=path)
     calls = scripts.calls()
     other = tmp_path / "other"
