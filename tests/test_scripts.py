@@ -88,7 +88,20 @@ def test_a_mark_expression_of_the_user_comes_after_that_of_the_script(scripts: C
 
 
 @pytest.mark.parametrize(
-    "arguments", [["abc"], ["8h"], ["1.5.2"], ["."], ["-1"], ["1", "x"], ["1", "-5"], ["1", "2", "3"]], ids=" ".join
+    "arguments",
+    [
+        ["abc"],
+        ["8h"],
+        ["1.5.2"],
+        ["."],
+        ["-1"],
+        ["1", "x"],
+        ["1", "-5"],
+        ["1", "017"],
+        ["1", "1234567890123456"],
+        ["1", "2", "3"],
+    ],
+    ids=" ".join,
 )
 def test_soak_refuses_what_is_no_number(scripts: Copy, arguments: list[str]) -> None:
     done = scripts.run("soak", *arguments)
@@ -97,7 +110,7 @@ def test_soak_refuses_what_is_no_number(scripts: Copy, arguments: list[str]) -> 
     assert "HOURS" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["0"], ["0.0"], ["0", "17"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["0"], ["0.0"], ["0", "17"], ["0", "0"], ["0", "123456789012345"]], ids=" ".join)
 def test_soak_accepts_numbers(scripts: Copy, arguments: list[str]) -> None:
     done = scripts.run("soak", *arguments)
     assert done.returncode == 0
