@@ -40,7 +40,8 @@ class Programs:
         """Let the engine know the images; ``body`` are more cases of its command."""
         known = "|".join(shlex.quote(name) for name in self.images) or "''"
         self.put(
-            "docker", f'case "$1" in\n{body}\nimage) case "$3" in {known}) ;; *) exit 1 ;; esac ;;\npull) exit 1 ;;\nesac'
+            "docker",
+            f'case "$1" in\n{body}\nimage) case "$3" in {known}) ;; *) exit 1 ;; esac ;;\npull) exit 1 ;;\nesac',
         )
 
     def environment(self, **more: str) -> dict[str, str]:

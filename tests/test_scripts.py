@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,19 @@ def test_an_engine_that_the_script_starts_leaves_no_files(machine: Copy, stale: 
     assert done.returncode == 0, done.stderr
     assert (machine.root / "started").exists()
     assert list((machine.root / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b%41#c?d.db", "ü.db"])
+def test_the_main_job_quotes_the_name_of_its_file(scripts: Copy, name: str) -> None:
+    assert scripts.run("main-job", ".", name).returncode == 0
+    (call,) = scripts.calls("hbasemk", "import")
+    url = call[call.index("--url") + 1]
+    assert url == "sqlite:///" + urllib.parse.quote(str(scripts.root / name))
+
+
+def test_the_check_after_the_main_job_finds_its_file_in_any_folder(scripts: Copy) -> None:
+    temporary = scripts.root / "a b%41"
+    temporary.mkdir()
+    done = scripts.execute(".ci/run", TMPDIR=str(temporary))
+    assert done.returncode == 0, done.stderr
+    assert scripts.calls("hbasemk", "check") == [["--url", "sqlite:///main-job.db"]]
