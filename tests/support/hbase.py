@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import socket
 import subprocess
 import uuid
@@ -112,7 +113,33 @@ class HBase:
 
 def missing() -> str | None:
     """Why there is no HBase for tests, None if there is."""
-    return None if os.environ.get("HBASEMK_TEST_HBASE") else engine_missing()
+    return None if given() else engine_missing()
+
+
+def given() -> tuple[str, int, int | None] | None:
+    """Return host, Thrift2 port and Thrift1 port of the HBase that the environment names, None if it names none.
+
+    Raises UsageError for addresses that the tests cannot use.
+    """
+    thrift2 = _address("HBASEMK_TEST_HBASE")
+    if thrift2 is None:
+        return None
+    thrift1 = _address("HBASEMK_TEST_HBASE_THRIFT1")
+    if thrift1 is None:
+        return (*thrift2, None)
+    if thrift1[0] != thrift2[0]:
+        raise pytest.UsageError(f"HBASEMK_TEST_HBASE_THRIFT1 must name the host {thrift2[0]!r}, got {thrift1[0]!r}")
+    return (*thrift2, thrift1[1])
+
+
+def _address(variable: str) -> tuple[str, int] | None:
+    text = os.environ.get(variable)
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not re.fullmatch("[0-9]{1,5}", port):
+        raise pytest.UsageError(f"{variable} must be host:port, got {text!r}")
+    return host, int(port)
 
 
 def engine_missing() -> str | None:
@@ -127,11 +154,9 @@ def engine_missing() -> str | None:
 @contextmanager
 def running(directory: Path) -> Iterator[HBase]:
     """Run the HBase of this test run; its processes find each other's container in ``directory``."""
-    given = os.environ.get("HBASEMK_TEST_HBASE")
-    if given:
-        host, _, port = given.rpartition(":")
-        thrift1 = os.environ.get("HBASEMK_TEST_HBASE_THRIFT1", "").rpartition(":")[2]
-        found = HBase(host, int(port), int(thrift1) if thrift1 else None)
+    named = given()
+    if named is not None:
+        found = HBase(*named)
         socket.create_connection((found.host, found.thrift2), timeout=5).close()
         yield found
         found.close()
