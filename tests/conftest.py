@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"hbase {part}"))
             if reason is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
-        elif isinstance(item, pytest.Function) and "hbase" in item.fixturenames:
+        elif isinstance(item, pytest.Function) and "hbase_server" in item.fixturenames:
             # Any process would run it, and it would not be skipped where there is no HBase.
             raise pytest.UsageError(f"{item.nodeid} uses HBase; mark it with pytest.mark.integration")
         elif isinstance(item, pytest.Function) and not _SHARED.isdisjoint(item.fixturenames):

@@ -1,4 +1,4 @@
-"""Which HBase a run of the tests uses (`tests/conftest.py`)."""
+"""Which HBase a run of the tests uses, and which tests may use it (`tests/conftest.py`)."""
 
 from __future__ import annotations
 
@@ -40,3 +40,11 @@ def test_an_address_that_no_test_can_use_ends_the_run(file: Path, variable: str,
     done = collect(file, **{variable: value})
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"{variable} {problem}" in done.stderr
+
+
+def test_a_test_on_hbase_needs_its_mark(file: Path) -> None:
+    assert collect(file, HBASEMK_TEST_HBASE_THRIFT1="here:2").returncode == 0
+    file.write_text("def test_it(hbase_server):\n    pass\n")
+    done = collect(file)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_it uses HBase; mark it with pytest.mark.integration" in done.stderr
