@@ -124,6 +124,18 @@ def test_the_status_has_one_line_for_each_server(tmp_path: Path) -> None:
     assert cluster("status", PATH=path).splitlines() == [f"{server} missing" for server in SERVERS]
 
 
+def test_up_works_through_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(DOCKER / "cluster")
+    path = docker_path(tmp_path)
+    (tmp_path / "sh").write_text('#!/bin/sh\n[ ! -e "$1" ] || echo image\n')
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run([link, "up"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (run, *_) = [call for call in recorded(tmp_path) if call[0] == "run"]
+    assert run[-2:] == ["image", "zookeeper"]
+
+
 def test_up_starts_servers_that_exist(tmp_path: Path) -> None:
     cluster("up", PATH=docker_path(tmp_path, port="9"), HBASEMK_GATEWAY1_PORT="9", HBASEMK_GATEWAY2_PORT="9")
     calls = [call for call in recorded(tmp_path) if call[0] in ("start", "run")]
