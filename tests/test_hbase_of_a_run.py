@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support.hbase import HBase, unused_prefix
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,3 +52,32 @@ def test_a_test_on_hbase_needs_its_mark(file: Path) -> None:
     done = collect(file)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "test_it uses HBase; mark it with pytest.mark.integration" in done.stderr
+
+
+class Failing(HBase):
+    """An HBase that creates the tables under every second prefix only."""
+
+    def __init__(self) -> None:
+        super().__init__("here", 1, None)
+        self.turns = itertools.count()
+        self.created: list[str] = []
+        self.removed: list[str] = []
+
+    def _create_tables(self) -> str:
+        if next(self.turns) % 2:
+            raise OSError("no tables")
+        self.created.append(unused_prefix())
+        return self.created[-1]
+
+    def _drop_tables(self, prefix: str) -> None:
+        self.removed.append(prefix)
+
+
+def test_a_failed_creation_leaves_no_tables_of_others() -> None:
+    hbase = Failing()
+    with suppress(OSError):
+        hbase.prefix_with_tables()
+    with pytest.raises(OSError, match="no tables"):
+        hbase.close()
+    assert len(hbase.created) > 1
+    assert sorted(hbase.removed) == sorted(hbase.created)

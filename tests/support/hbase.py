@@ -87,12 +87,18 @@ class HBase:
 
     def close(self) -> None:
         """Remove the tables that no test asked for, wait for all removals, and raise the error of any that failed."""
+        failed: list[BaseException] = []
         for ready in self._ready:
-            self.prefixes.append(ready.result())
+            error = ready.exception()
+            if error is None:
+                self.prefixes.append(ready.result())
+            else:
+                failed.append(error)
         self.drop()
-        for dropped in self._dropped:
-            dropped.result()
+        failed += filter(None, [dropped.exception() for dropped in self._dropped])
         self._threads.shutdown()
+        if failed:
+            raise failed[0]
 
     def copy_inside(self, data: bytes, path: str) -> None:
         """Write a file in the container."""
