@@ -4,10 +4,12 @@ set -eu
 run=${HBASEMK_RUN:-/run/hbasemk}
 case "${1:-}" in
 stop)
+    [ ! -e "$run/thrift2.stopped" ] || { echo "gateway: the gateway is stopped already" >&2; exit 0; }
     touch "$run/thrift2.stopped"
     kill -9 "$(cat "$run/thrift2.pid")"
     ;;
 start)
+    [ -e "$run/thrift2.stopped" ] || { echo "gateway: the gateway is not stopped" >&2; exit 0; }
     touch "$run/thrift2.restart"
     rm -f "$run/thrift2.stopped"
     ;;

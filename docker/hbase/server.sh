@@ -3,7 +3,7 @@
 # servers that it needs, so they may start in any order. HBASEMK_HEAP is the heap in MB.
 set -eu
 home=/opt/hbase
-role=$1
+role=${1:-}
 # HDFS looks for the folders of its web pages, which are not part of its jars.
 mkdir -p /data /run/hbasemk "$home/cluster/webapps/hdfs" "$home/cluster/webapps/datanode"
 
