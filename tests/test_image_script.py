@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -49,10 +50,10 @@ class Programs:
         kept = {name: value for name, value in os.environ.items() if name != "BASE_IMAGE"}
         return kept | {"PATH": f"{self.folder}:{os.environ['PATH']}", "TMPDIR": str(self.temporary)} | more
 
-    def run(self, **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: Path = SCRIPT, **more: str) -> subprocess.CompletedProcess[str]:
         """Run the script in a process group of its own."""
         return subprocess.run(
-            ["sh", str(SCRIPT)],
+            ["sh", str(script)],
             env=self.environment(**more),
             capture_output=True,
             text=True,
@@ -150,3 +151,17 @@ def test_a_part_of_the_base_image_is_not_imported(programs: Programs) -> None:
     done = programs.run()
     assert (done.returncode, done.stdout) == (2, "")
     assert [call for call in programs.calls("docker") if call[1] == "import"] == []
+
+
+def test_authorities_in_folders_are_trusted_while_building(programs: Programs) -> None:
+    authorities = programs.folder / "authorities"
+    (authorities / "folder").mkdir(parents=True)
+    (authorities / "one.crt").write_text("one")
+    (authorities / "folder" / "two.crt").write_text("two")
+    script = programs.folder / "copy" / "build.sh"
+    shutil.copytree(SCRIPT.parent, script.parent)
+    script.write_text(SCRIPT.read_text().replace("/usr/local/share/ca-certificates", str(authorities)))
+    programs.engine(f'build) for context; do :; done; cp -R "$context/ca-certificates" {programs.folder}/seen ;;')
+    assert programs.run(script).returncode == 0
+    assert (programs.folder / "seen" / "one.crt").read_text() == "one"
+    assert (programs.folder / "seen" / "folder" / "two.crt").read_text() == "two"

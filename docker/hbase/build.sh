@@ -49,9 +49,7 @@ if ! docker image inspect "$base" >/dev/null 2>&1 && ! timeout --foreground 120 
 fi
 
 cp -R "$here" "$work/context"
-for certificate in /usr/local/share/ca-certificates/*.crt; do
-    [ -f "$certificate" ] && cp "$certificate" "$work/context/ca-certificates/"
-done
+[ ! -d /usr/local/share/ca-certificates ] || cp -RL /usr/local/share/ca-certificates/. "$work/context/ca-certificates/"
 say "building $tag"
 docker build --network host --build-arg "BASE_IMAGE=$base" -t "$tag" "$work/context" >"$work/build.log" 2>&1 || {
     tail -n 40 "$work/build.log" >&2
