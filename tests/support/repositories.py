@@ -8,15 +8,17 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import pytest
 
-from hbasemk import Repository, StoreUnusableError, Transaction, connect
+from hbasemk import FormatError, Repository, StoreUnusableError, Transaction, connect
 from hbasemk.check import DAMAGE, IntegrityCheck
+from hbasemk.format import schema
+from hbasemk.opening import open_store
 from hbasemk.repository import instance_of
-from hbasemk.store.abc import Store
+from hbasemk.store.abc import Scan, Store
 from hbasemk.store.memory import MemoryStore
 
 Where = TypeVar("Where", str, MemoryStore)
@@ -38,9 +40,10 @@ def damage(where: str | MemoryStore) -> list[str]:
             opened = connect(where, create=False, poll_interval=0)
         else:
             opened = Repository(where, create=False, poll_interval=0)
-    except StoreUnusableError as error:
-        # Every store reports "not created" exactly for a repository that no test created.
-        if "create" not in str(error):
+    except FormatError:
+        raise
+    except StoreUnusableError:
+        if not _is_unused(where):
             raise
         return []
     deadline = time.monotonic() + 120
@@ -52,6 +55,24 @@ def damage(where: str | MemoryStore) -> list[str]:
             time.sleep(0.1)
             instance_of(repository).recovery.recover()
             instance_of(repository).recovery.advance()
+
+
+def _is_unused(where: str | MemoryStore) -> bool:
+    """Return whether no repository was created: no file and no table exists, or all tables are empty."""
+    store = open_store(where)[0] if isinstance(where, str) else copy.copy(where)
+    with closing(store):
+        rows = [_rows(store, table.name) for table in schema.TABLES]
+        return set(rows) == {0} or (set(rows) == {None} and not store.files())
+
+
+def _rows(store: Store, table: str) -> int | None:
+    """Return 0 for an empty table, 1 for another one, None if there is none."""
+    try:
+        return len(store.scan(table, Scan(None, None, 1)))
+    except FormatError:
+        raise
+    except StoreUnusableError:
+        return None
 
 
 def judge(test: pytest.Item, found: list[str]) -> None:
