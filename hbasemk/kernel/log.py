@@ -127,14 +127,15 @@ def _trunk_log(instance: Instance, path: str, head: View) -> Iterator[LogEntry]:
     below = head.upper + 1
     if not complete:
         # Below the horizon, rows may lack versions.
-        oldest = instance.journal.current_horizon() or subtree.oldest
+        oldest = max(instance.journal.current_horizon(), subtree.oldest or 0)
         for number, row in enumerate(_down(instance, head, oldest), start=1):
             below = row.revision
             yield from (entry for entry in _whole_entries(instance, head, (row,)) if entry.touches(path))
             if number % BATCH == 0 and subtree.step():
                 break
         else:
-            return
+            # Only the revision at the horizon may be left.
+            below = oldest
     # After the reads: no version of a later revision has been deleted. The revision at the horizon itself may lack some.
     horizon = instance.journal.current_horizon()
     touched = {one for one in subtree.ids if one > horizon} | ({horizon} if horizon else set())
