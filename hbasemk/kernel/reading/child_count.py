@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from hbasemk.errors import FormatError, StoreError, UnknownRevisionError
+from hbasemk.errors import FormatError, RevisionCollectedError, StoreError, UnknownRevisionError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
@@ -274,10 +274,13 @@ class ChildCounts:
                 return None
             rows += found
         names: set[str] = set()
-        for row in whole_rows(self._store, journal_row.decode(rows)):
-            for change in row.changes:
-                if change.path == path:
-                    names.update(change.children_added, change.children_removed)
+        try:
+            for row in whole_rows(self._store, journal_row.decode(rows)):
+                for change in row.changes:
+                    if change.path == path:
+                        names.update(change.children_added, change.children_removed)
+        except RevisionCollectedError:
+            return None
         return {paths.encode(name) for name in names}
 
     # --- shared between processes ------------------------------------------------------------------------

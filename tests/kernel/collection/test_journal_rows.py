@@ -19,6 +19,8 @@ from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.kernel.feed import Feed, extent_of
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal import fence
+from hbasemk.kernel.journal.rows import whole_rows
+from hbasemk.kernel.reading import child_count, reader
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, Row, Store
 from hbasemk.testing.wrapped import Call, FaultyStore
@@ -257,6 +259,41 @@ def test_a_large_row_deleted_between_two_reads_of_its_parts_is_not_damage(
     # A poll begins again instead.
     one.poll()
     assert tree(one) == tree(other)
+
+
+def test_a_count_survives_the_deletion_of_a_large_row_between_two_reads_of_its_parts(
+    ordered_store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ordered_store
+    monkeypatch.setattr(changes, "FIRST_CHUNK", 10)
+    for module in (reader, child_count):
+        monkeypatch.setattr(module, "WIDE", 2)
+    monkeypatch.setattr(child_count, "PER_REVISION", 1)
+    other = open_instance(store, world, mac=2)
+    commit(other, AddNode("/a", {}), *(AddNode(f"/a/{number}", {}) for number in range(9)))
+    other.poll()
+    assert other.child_count(other.head(), other.require(other.head(), "/a")) == 9
+    removed = commit(other, RemoveNode("/a/1"))
+    world.advance(8 * HOUR)
+    commit(other, AddNode("/b", {}))
+    one = open_instance(store, world, mac=1)
+    head = one.head()
+    read = whole_rows
+    slept: list[bool] = []
+
+    def sleep_between(store: Any, rows: Any) -> Any:
+        for row in list(rows):
+            if not slept:
+                slept.append(True)
+                for _ in range(4):
+                    world.advance(2 * HOUR)
+                    Collector(other).run(RETENTION_MS)
+                assert removed not in recorded(store)
+            yield from read(store, [row])
+
+    monkeypatch.setattr(child_count, "whole_rows", sleep_between)
+    assert one.child_count(head, one.require(head, "/a")) == 8
+    assert slept
 
 
 def test_a_diff_from_a_snapshot_with_deleted_rows_is_refused(store: Store, world: World) -> None:
