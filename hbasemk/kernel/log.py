@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from hbasemk.errors import RevisionCollectedError
 from hbasemk.format import journal_row, paths, revisions, schema
 from hbasemk.format.changes import FOLDED, RowChange
 from hbasemk.format.journal_row import JournalRow
@@ -112,7 +114,8 @@ def log(instance: Instance, path: str = paths.ROOT, upto: int | View | None = No
         branch = instance.branch(head.revision)
         yield from (entry for entry in entries(instance, branch.own[::-1]) if entry.touches(path))
         head = branch.trunk
-    yield from _trunk_log(instance, path, head)
+    with suppress(RevisionCollectedError):  # A collector has deleted the rest meanwhile.
+        yield from _trunk_log(instance, path, head)
 
 
 def _trunk_log(instance: Instance, path: str, head: View) -> Iterator[LogEntry]:

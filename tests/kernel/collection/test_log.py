@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk.format import revisions
+from hbasemk.format import changes, revisions
 from hbasemk.kernel import log
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode, SetProperty
 from hbasemk.store.abc import Store
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.collecting import HOUR, collect, commit, set_grace
 from tests.support.runtime import World, open_instance
+from tests.support.trimming import recorded, trim
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +50,21 @@ def test_the_log_of_a_path_ends_with_its_removal_at_the_horizon(store: Store, wo
     expected = [revisions.to_text(one) for one in (added, removed)]
     assert [entry.revision for entry in log.log(instance) if entry.touches("/a")] == expected
     assert [entry.revision for entry in log.log(instance, "/a")] == expected
+
+
+@pytest.mark.parametrize("path", ["/", "/a"])
+@pytest.mark.parametrize("head_start", [1, 4])
+def test_a_log_that_is_read_slowly_ends_where_a_collector_has_deleted_large_rows(
+    store: Store, world: World, monkeypatch: pytest.MonkeyPatch, path: str, head_start: int
+) -> None:
+    monkeypatch.setattr(changes, "FIRST_CHUNK", 10)
+    monkeypatch.setattr(log, "HEAD_START", head_start)
+    instance = open_instance(store, world)
+    commit(instance, AddNode("/a", {}), AddNode("/a/child", {}))
+    expected = [commit(instance, SetProperty("/a", "p", number)) for number in range(3)]
+    entries = log.log(instance, path)
+    found = [next(entries)]
+    trim(open_instance(store, world, mac=2), world)
+    assert not {*expected} & {*recorded(store)}
+    found += entries
+    assert [entry.revision for entry in found] == [revisions.to_text(expected[-1])]
