@@ -98,6 +98,25 @@ def test_the_hash_of_a_subtree_costs_what_has_changed(opened: Instances) -> None
     assert shown(kernel, depth=0, path="/a") == shown(other, depth=0, path="/a")
 
 
+def test_the_hash_of_a_tree_that_the_cache_does_not_hold_costs_what_has_changed(opened: Instances) -> None:
+    store = CountingStore(opened.new_store())
+    kernel, other = MicroKernel(opened(store, cache_bytes=2_000_000)), MicroKernel(opened())
+    other.repository.run(
+        lambda tx: [tx.add("/a"), tx.add("/b"), *(tx.add(f"/{top}/{n}", {"v": n}) for top in "ab" for n in range(900))]
+    )
+    kernel.repository.refresh()
+    shown(kernel, depth=0)
+    other.commit("", "".join(f'^"/{top}/{n}/v":-1' for top in "ab" for n in range(5)))
+    kernel.repository.refresh()
+    store.take()
+    store.traffic()
+    changed = shown(kernel, depth=0)
+    # The root, its two children and ten leaves: the node and its children.
+    assert store.traffic().rows_read <= 26
+    assert sum(store.take().values()) <= 6
+    assert changed == shown(MicroKernel(opened(cache_bytes=0)), depth=0)
+
+
 def test_a_hash_is_found_after_the_revision_that_showed_it_was_collected(
     writer_and_reader: tuple[MicroKernel, MicroKernel],
 ) -> None:

@@ -75,10 +75,14 @@ class Reader:
         names = None if entry is None else entry.names_in(view)
         return None if entry is None or entry.state is None or names is None else (entry.state, names)
 
-    def with_names(self, view: View, path: str) -> tuple[NodeState, Sequence[str]] | None:
-        """Return a node and the names of all its children; None if there is no node. Two round trips at most."""
-        state = self.node(view, path)
-        return None if state is None else (state, self.children_of(view, [state])[path].names)
+    def with_names(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[NodeState, Sequence[str]]]:
+        """Return those of many nodes that exist, by path, each with the names of all its children.
+
+        Two round trips for each batch of nodes that are not cached; see :meth:`children_of` for those with many children.
+        """
+        states = [state for state in self.nodes(view, node_paths).values() if state is not None]
+        names = self.children_of(view, states)
+        return {state.path: (state, names[state.path].names) for state in states}
 
     def nodes(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
         """Return many nodes by path. One round trip for each batch of nodes that are not cached."""

@@ -7,7 +7,7 @@ hashes from the changed node up to the root are computed again.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
@@ -18,8 +18,8 @@ from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 
-FEW: Final = 4
-"""After a change, up to so many nodes that left the cache are read one by one; with more, the subtree is read by levels."""
+FEW: Final = 1000
+"""After a change, up to so many nodes that the cache lacks are read by their paths; with more, the whole subtree is read."""
 
 
 class SubtreeHashes:
@@ -86,29 +86,37 @@ class SubtreeHashes:
                 self._kept[path] = view.position, digest
 
     def _from_cache(self, view: View, wanted: Sequence[str]) -> dict[str, bytes] | None:
-        """Compute the hashes from kept ones and from cached nodes, parents last; None if the cache lacks too many nodes."""
+        """Compute the hashes from kept ones and from cached nodes, parents last; None if the cache lacks too many nodes.
+
+        Two round trips for each level of which the cache lacks nodes.
+        """
+        to_read = FEW if view.extent is None and wanted[0] in self._dropped else 0
         digests: dict[str, bytes] = {}
-        to_read = FEW if wanted[0] in self._dropped else 0
-        waiting = list(wanted)
-        while waiting:
-            path = waiting[-1]
-            digest = digests.get(path) or self._get(path, view)
-            if digest is None:
-                found = self._reader.cached_with_names(view, path)
-                if found is None and to_read > 0:
-                    to_read -= 1
-                    found = self._reader.with_names(view, path)
-                if found is None:
+        found: dict[str, tuple[NodeState, Sequence[str]]] = {}
+        level: Collection[str] = set(wanted)
+        while level:
+            missing: list[str] = []
+            for path in level:
+                digest = self._get(path, view)
+                if digest is not None:
+                    digests[path] = digest
+                elif (known := self._reader.cached_with_names(view, path)) is not None:
+                    found[path] = known
+                else:
+                    missing.append(path)
+            if len(missing) > to_read:
+                return None
+            if missing:
+                to_read -= len(missing)
+                read = self._reader.with_names(view, missing)
+                if len(read) < len(missing):
                     return None
-                state, names = found
-                below = [paths.join(path, name) for name in names]
-                missing = [child for child in below if child not in digests]
-                if missing:
-                    waiting += missing
-                    continue
-                digest = _digest(state, zip(names, (digests[child] for child in below), strict=True))
-            waiting.pop()
-            digests.setdefault(path, digest)
+                found.update(read)
+            below = [paths.join(path, name) for path in level if path in found for name in found[path][1]]
+            level = [path for path in below if path not in found and path not in digests]
+        for path in sorted(found, key=paths.depth, reverse=True):
+            state, names = found[path]
+            digests[path] = _digest(state, ((name, digests[paths.join(path, name)]) for name in names))
         return digests
 
     def _from_walk(self, view: View, top: NodeState) -> dict[str, bytes]:
