@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
+from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
@@ -29,7 +30,8 @@ _ABSENT: Final = 300
 _NODE: Final = 650
 _PROPERTY: Final = 220
 _NAMES: Final = 60
-_NAME: Final = 60
+_NAME: Final = 11
+_EMPTY: Final = getsizeof("")
 """Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
 _SMALL: Final = 256
 """The cache takes a closer look only at values with more bytes."""
@@ -44,13 +46,15 @@ _new: Final = tuple.__new__
 class Entry(NamedTuple):
     """What is known about the node at a path: its state (None: no such node) and the names of all its children, in order.
 
-    The state is valid from ``position`` of the sequence on, the names from ``names_position`` on. ``size`` is in bytes.
+    The state is valid from ``position`` of the sequence on, the names from ``names_position`` on. ``names_size`` is the size of
+    the names in bytes, ``size`` that of all.
     """
 
     position: int
     state: NodeState | None
     names_position: int
     names: Sequence[str]
+    names_size: int
     size: int
 
     def names_in(self, view: View) -> Sequence[str] | None:
@@ -61,7 +65,7 @@ class Entry(NamedTuple):
 _state_since: Final = attrgetter("position")
 state_of: Final = attrgetter("state")
 names_since: Final = attrgetter("names_position")
-_NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0)
+_NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0, 0)
 
 
 class CacheStatistics(NamedTuple):
@@ -182,8 +186,10 @@ class NodeCache:
                 if state is UNKNOWN:
                     state_since, state = known.position, known.state
                 if names is None:
-                    names_since, names = known.names_position, known.names
-                stored += self._keep(key, _entry(path, state_since, state, names_since, names))
+                    names_since, names, names_size = known.names_position, known.names, known.names_size
+                else:
+                    names_size = size_of_names(names)
+                stored += self._keep(key, _entry(path, state_since, state, names_since, names, names_size))
         return stored
 
     def arrived(self, arrival: Arrival) -> None:
@@ -203,10 +209,11 @@ class NodeCache:
                 known = self._drop(path)
                 if children_added or children_removed or kind != CHANGED:
                     known = _NOTHING
+                _, _, names_position, names, names_size, _ = known
                 if before <= built_on and path in states:
-                    self._keep(path, _entry(path, position, states[path], known.names_position, known.names))
-                elif known.names_position != _NEVER:
-                    self._keep(path, _entry(path, _NEVER, None, known.names_position, known.names))
+                    self._keep(path, _entry(path, position, states[path], names_position, names, names_size))
+                elif names_position != _NEVER:
+                    self._keep(path, _entry(path, _NEVER, None, names_position, names, names_size))
 
     def forget(self, position: int) -> None:
         """Drop everything, including earlier reads: the revision announced at this position never joined."""
@@ -247,12 +254,17 @@ def _key_in_view(path: str, view: View) -> tuple[object, str]:
     return (view.position if view.extent is None else view.extent), path
 
 
-def _entry(path: str, position: int, state: NodeState | None, names_position: int, names: Sequence[str]) -> Entry:
+def _entry(
+    path: str, position: int, state: NodeState | None, names_position: int, names: Sequence[str], names_size: int
+) -> Entry:
     """Return an entry with its size."""
-    size = _ABSENT + len(path) if state is None else size_of_state(state)
-    if names:
-        size += _NAMES + _NAME * len(names) + sum(map(len, names))
-    return _new(Entry, (position, state, names_position, names, size))
+    size = _ABSENT + getsizeof(path) - _EMPTY if state is None else size_of_state(state)
+    return _new(Entry, (position, state, names_position, names, names_size, size + names_size))
+
+
+def size_of_names(names: Sequence[str]) -> int:
+    """Return the approximate size in bytes of a list of names in memory."""
+    return _NAMES + _NAME * len(names) + sum(map(getsizeof, names)) if names else 0
 
 
 def size_of_state(state: NodeState | None) -> int:
@@ -261,7 +273,7 @@ def size_of_state(state: NodeState | None) -> int:
         return _ABSENT
     encoded = state.encoded
     content = sum(map(len, encoded.values()))
-    size = _NODE + 2 * len(state.path) + _PROPERTY * state.columns + 2 * content
+    size = _NODE + 2 * (getsizeof(state.path) - _EMPTY) + _PROPERTY * state.columns + 2 * content
     if content > _SMALL:
         size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
     return size

@@ -335,11 +335,15 @@ def test_two_nodes_of_one_snapshot_agree_while_revisions_arrive(opened: Instance
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("opened", ["memory", pytest.param("sqlite", marks=PROOF)], indirect=True)
-def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances) -> None:
+@pytest.mark.parametrize(
+    "end", ["", "x" * 195, "\u0416" * 195, "\U0001f600" * 195], ids=["short", "long", "cyrillic", "emoji"]
+)
+def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances, end: str) -> None:
+    count = 1_000 if end else 4_000
     opened().run(
         lambda tx: [
             tx.add("/w"),
-            *(tx.add(f"/w/{number:05}", {"title": f"node {number}", "n": number}) for number in range(4_000)),
+            *(tx.add(f"/w/{number:05}{end}", {"title": f"node {number}", "n": number}) for number in range(count)),
         ]
     )
     for limit in (1_000_000, 1 << 30):
@@ -347,15 +351,46 @@ def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances) -> No
         gc.collect()
         tracemalloc.start()
         names = repo.head.children("/w")
+        if limit > 1_000_000 and end:
+            # Names alone, before the paths of the nodes.
+            del names
+            gc.collect()
+            used, _ = tracemalloc.get_traced_memory()
+            said = repo.cache_statistics.bytes
+            assert 0.6 * said < used < 1.4 * said + 100_000, (used, said)
+            names = repo.head.children("/w")
         for name in names:
-            assert repo.head[f"/w/{name}"]["n"] == int(name)
-        del names
+            assert repo.head[f"/w/{name}"]["n"] == int(name[:5])
+        del name, names
         gc.collect()
         used, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         said = repo.cache_statistics.bytes
         assert said <= limit
         assert 0.6 * said < used < 1.4 * said + 300_000, (used, said)
+
+
+class _Names(list[str]):
+    """A list of names that counts how often it was read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.read += 1
+        return super().__iter__()
+
+
+def test_an_arrival_does_not_measure_the_cached_names_of_its_node() -> None:
+    cache = NodeCache(threading.RLock(), 1_000_000)
+    names = _Names(f"{number:03}" for number in range(900))
+    size = cache.put_all(_at(0), [("/a", NodeState("/a", 1, 1000, {}, {}), names)])
+    measured = names.read
+    for position in range(1, 4):
+        cache.arrived(_touches(position, "/a"))
+        cache.put("/a", _at(position), NodeState("/a", 1, 1000 + position, {}, {}))
+        assert cache.children("/a", _at(position)) is names
+    assert names.read == measured
+    assert cache.statistics.bytes == size
 
 
 LARGE_VALUES: dict[str, Callable[[int], Any]] = {
