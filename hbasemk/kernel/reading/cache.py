@@ -14,6 +14,7 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
+from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.format.values import extra_memory
 from hbasemk.kernel.journal.known_revisions import Arrival
@@ -31,6 +32,7 @@ _NODE: Final = 650
 _PROPERTY: Final = 220
 _NAMES: Final = 60
 _NAME: Final = 11
+_ID: Final = 40
 _EMPTY: Final = getsizeof("")
 """Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
 _SMALL: Final = 256
@@ -47,7 +49,8 @@ class Entry(NamedTuple):
     """What is known about the node at a path: its state (None: no such node) and the names of all its children, in order.
 
     The state is valid from ``position`` of the sequence on, the names from ``names_position`` on. ``names_size`` is the size of
-    the names in bytes, ``size`` that of all.
+    the names in bytes, ``size`` that of all. The entry of an extent has only a number, in ``position``: it stands for the extent
+    in the keys of entries that are valid in one view only.
     """
 
     position: int
@@ -95,6 +98,8 @@ class NodeCache:
         self._touched: dict[str, int] = {}
         self._horizon = horizon
         self._hits = self._misses = 0
+        self._last_number = -1
+        """Below all positions. So the numbers of extents are no positions."""
         self._has_views = False
         """Whether an entry for one view alone has ever been stored; most caches have none, and most lookups then end sooner."""
 
@@ -142,7 +147,13 @@ class NodeCache:
         """Return the entry for this view alone, or None."""
         if view.own or not self._has_views:
             return None
-        key = _key_in_view(path, view)
+        number = view.position
+        if view.extent is not None:
+            kept = self._young.get(view.extent) or self._promoted(view.extent)
+            if kept is None:
+                return None
+            number = kept.position
+        key = _key_in_view(path, number)
         return self._young.get(key) or self._promoted(key)
 
     def _promoted(self, key: object) -> Entry | None:
@@ -171,15 +182,19 @@ class NodeCache:
             # A branch may be swept, and its reader must notice.
             return 0
         stored = 0
-        position = view.position
+        position = number = view.position
         with self._lock:
+            if view.extent is not None:
+                number = self._keep_extent(view.extent)
+                if number == _NEVER:
+                    return 0
             horizon = self._horizon if view.extent is None else _NEVER
             touched = self._touched
             for path, state, names in found:
                 since = max(touched.get(path, horizon), horizon)
                 key: object = path
                 if since > position:
-                    since, key = position, _key_in_view(path, view)
+                    since, key = position, _key_in_view(path, number)
                     self._has_views = True
                 known = self._drop(key)
                 state_since = names_since = since
@@ -236,6 +251,14 @@ class NodeCache:
         self._young_size += size
         return size
 
+    def _keep_extent(self, extent: Extent) -> int:
+        """Return the number that stands for an extent in the keys of its view; _NEVER if the extent is too large."""
+        kept = self._drop(extent)
+        if kept is _NOTHING:
+            self._last_number -= 1
+            kept = _new(Entry, (self._last_number, None, _NEVER, (), 0, _ABSENT + _ID * len(extent.above)))
+        return kept.position if self._keep(extent, kept) else _NEVER
+
     def _drop(self, key: object) -> Entry:
         """Remove the entry of a key, which only one generation has, and return it."""
         dropped = self._young.pop(key, None)
@@ -249,9 +272,9 @@ class NodeCache:
         return _NOTHING
 
 
-def _key_in_view(path: str, view: View) -> tuple[object, str]:
-    """Return the key of an entry that is valid in one view only."""
-    return (view.position if view.extent is None else view.extent), path
+def _key_in_view(path: str, number: int) -> tuple[object, str]:
+    """Return the key of an entry that is valid in one view only: ``number`` is its position, or that of its extent."""
+    return number, path
 
 
 def _entry(

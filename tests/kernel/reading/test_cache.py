@@ -241,6 +241,30 @@ def test_a_view_with_an_extent_has_entries_of_its_own() -> None:
     assert cache.get("/a", branch) is None
 
 
+@pytest.mark.no_cover
+def test_the_cache_counts_the_extents_of_its_views() -> None:
+    limit = 1_000_000
+    cache = NodeCache(threading.RLock(), limit)
+    tracemalloc.start()
+    for number in range(500):
+        first = 1 << 40 | number << 20
+        view = View.of(first, Extent(5, tuple(range(first, first + 500))), first + 500)
+        for path in ("/a", "/b"):
+            cache.put(path, view, None)
+            assert cache.get("/a", view) is not None
+    # An equal extent of another view finds what the cache kept for this one.
+    assert cache.get("/b", View.of(first, Extent(5, tuple(range(first, first + 500))), first + 500)) is not None
+    del view
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert cache.statistics.bytes <= limit
+    assert used < 1.4 * limit
+    too_large = View.of(1, Extent(1, tuple(range(2, 100_000))), 1)
+    cache.put("/a", too_large, None)
+    assert cache.get("/a", too_large) is None
+
+
 def test_many_lookups_at_once_find_what_single_ones_find() -> None:
     cache = NodeCache(threading.RLock(), 6000)
     extent = View.of(900, Extent(900), 900)
