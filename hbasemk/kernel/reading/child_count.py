@@ -86,7 +86,11 @@ class _Key(NamedTuple):
     revision: int
     position: int
     extent: Extent | None
-    own: frozenset[int]
+
+    @classmethod
+    def of(cls, path: str, view: View) -> _Key:
+        """Return the key of a node in a view. A revision of a branch has only one view."""
+        return cls(path, view.revision, view.position, None if view.own else view.extent)
 
 
 class _Watched:
@@ -126,7 +130,7 @@ class ChildCounts:
         if names is not None and len(names) <= WIDE:
             return len(names)
         with self._lock:
-            key = _Key(state.path, view.revision, view.position, view.extent, view.own)
+            key = _Key.of(state.path, view)
             exact = self._exact.get(key)
             if exact is not None:
                 self._exact.move_to_end(key)
@@ -201,7 +205,7 @@ class ChildCounts:
     def _keep(self, counted: Counted, state: NodeState, watched: _Watched | None) -> int:
         view, _, children = counted
         with self._lock:
-            self._exact[_Key(state.path, view.revision, view.position, view.extent, view.own)] = children
+            self._exact[_Key.of(state.path, view)] = children
             if len(self._exact) > REMEMBERED:
                 self._exact.popitem(last=False)
             if watched is not None and self._watched.get(state.path) is watched:

@@ -6,8 +6,10 @@ and large changes are small here.
 
 from __future__ import annotations
 
+import gc
 import os
 import random
+import tracemalloc
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
@@ -300,6 +302,28 @@ def test_count_uses_the_row_if_the_journal_lacks_the_changes(store: Store, world
     store.delete_rows(schema.JOURNAL, [key])
     assert count(instance, old, "/p") == 20
     store.write(schema.JOURNAL, [Put(key, [NewCell(cell.family, cell.qualifier, cell.value) for cell in kept.cells])])
+
+
+@pytest.mark.no_cover
+def test_kept_counts_do_not_hold_the_revisions_of_a_branch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (child_count, reader):
+        monkeypatch.setattr(module, "WIDE", 4)
+    instance = open_instance(MemoryStore(world.clock), world)
+    commit(instance, AddNode("/p", {}), *(AddNode(f"/p/{number}", {}) for number in range(9)))
+    revision = instance.branches.begin(instance.head())
+    tracemalloc.start()
+    for number in range(300):
+        revision = instance.branches.commit(revision, OperationList([SetProperty("/", "n", number)]), "")
+        view = instance.at(revision)
+        state = instance.reader.require(view, "/p")
+        assert instance.counts.of(view, state) == instance.counts.of(view, state) == 9
+    gc.collect()
+    before, _ = tracemalloc.get_traced_memory()
+    instance.counts._exact.clear()
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert before - after < 300_000
 
 
 def test_a_memo_round_trips() -> None:
