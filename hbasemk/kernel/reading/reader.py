@@ -196,7 +196,7 @@ class Reader:
         No round trip if the cache knows all names, else one for up to 10,000; if it knows the node, the call reads only the
         names. Removed children that no collector has deleted yet count, too: the page after one that was mostly removed
         children is 8 times as long. A missing node has no children. After pages of many names of a node, the same call also
-        reads all its names, if they are at most 10,000.
+        reads all its names, if they are at most 10,000 and the cache keeps them.
         """
         known = self._cache.children(path, view)
         if known is not None:
@@ -211,7 +211,7 @@ class Reader:
             return []
         life = [Get(key, columns=(schema.DELETED,), before=before)] if entry is None else []
         more = [Get(key, page=Page(schema.CHILDREN, None, CHILDREN_PAGE + 1), before=before)]
-        if limit is None or not self._paged.is_due(path, limit):
+        if limit is None or view.own or not self._paged.is_due(path, limit):
             more = []
         wanted = CHILDREN_PAGE if limit is None else min(limit, CHILDREN_PAGE)
         while limit is None or len(names) < limit:
@@ -224,8 +224,8 @@ class Reader:
             if state is None:
                 return []
             names += _present(state, cells)
-            if more and len(rows[-1].cells) <= CHILDREN_PAGE:
-                self._cache.put_all(view, ((path, UNKNOWN, _present(state, others[-1])),))
+            are_all = more and len(rows[-1].cells) <= CHILDREN_PAGE
+            if are_all and self._cache.put_all(view, ((path, UNKNOWN, _present(state, others[-1])),)):
                 self._paged.start_again(path)
             more = []
             if len(rows[0].cells) < size:
@@ -393,7 +393,7 @@ class _Paged:
         self._read: dict[str, int] = {}
 
     def is_due(self, path: str, limit: int) -> bool:
-        """Count a page; return whether it is time to read all names. If that fails, it takes many more pages."""
+        """Count a page; return whether it is time to read all names. If these cannot be kept, it takes many more pages."""
         if len(self._read) > _MOST_PAGED:
             self._read.clear()
         read = self._read.get(path, 0) + limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hbasemk import Repository
 from hbasemk.kernel.reading import reader
 from hbasemk.repository import instance_of
 from tests.support.round_trips import POLL, READ, Counted, fresh
@@ -21,6 +22,21 @@ def test_pages_of_children_read_all_names_after_some_time(counted: Counted) -> N
         read += sum(counted.store.take().values())
     assert read == 26
     other.close()
+
+
+@pytest.mark.parametrize(("where", "extra"), [("branch", 0), ("no cache", 3_000)])
+def test_pages_that_no_cache_keeps_rarely_read_all_names(counted: Counted, where: str, extra: int) -> None:
+    counted.repository.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number:04}") for number in range(3_000))])
+    with Repository(
+        counted.store, poll_interval=0, owns_store=False, cache_bytes=0 if where == "no cache" else 1 << 26
+    ) as other:
+        snapshot = other.branch().head if where == "branch" else other.head
+        counted.store.traffic()
+        for number in range(100):
+            after = f"{number * 7919 % 2_900:04}"
+            assert len(snapshot.children("/w", after, 100)) == 100
+        # Each page reads the node and one name more than it returns.
+        assert counted.store.traffic("journal", "cluster").cells_read <= 100 * 103 + extra
 
 
 def test_a_page_of_a_known_node_reads_only_names(counted: Counted) -> None:
