@@ -117,6 +117,8 @@ class ChildCounts:
         self._reader = reader
         self._lock = runtime.lock()
         self._watched: OrderedDict[str, _Watched] = OrderedDict()
+        self._apart: OrderedDict[tuple[str, bool], Counted] = OrderedDict()
+        """By path, the last count in a view with an extent: in one of a branch (True), and in one by time or of a checkpoint."""
         self._exact: OrderedDict[_Key, int] = OrderedDict()
 
     def of(self, view: View, state: NodeState, *, wide: bool = False) -> int:
@@ -179,14 +181,29 @@ class ChildCounts:
         """Return the count known here for this life of the node, and the columns written since, if they are known."""
         with self._lock:
             watched = self._watched.get(state.path)
-            if watched is None or watched.known is None or watched.known.created != state.created:
+            known = None if watched is None else watched.known
+            if view.extent is not None:
+                known = self._closest(known, view, state)
+            if known is None or known.created != state.created:
                 return None, None
-            self._watched.move_to_end(state.path)
-            known, position = watched.known, watched.known.view.position
-            if view.extent is not None or view.position < position:
+            if watched is not None:
+                self._watched.move_to_end(state.path)
+            position = known.view.position
+            if watched is None or view.extent is not None or view.position < position:
                 return known, None
             names = {name for at, some in watched.log if position < at <= view.position for name in some}
         return known, {paths.encode(name) for name in names}
+
+    def _closest(self, known: Counted | None, view: View, state: NodeState) -> Counted | None:
+        """Return the count that differs less from that in ``view``, which has an extent: ``known``, or one in such a view."""
+        apart = self._apart.get((state.path, bool(view.own)))
+        if apart is None or apart.created != state.created:
+            return known
+        if view.own:
+            # A count of another branch would cost more than one of trunk.
+            return apart if apart.view.extent == view.extent else known
+        upper = view.upper
+        return apart if known is None or abs(apart.view.upper - upper) < abs(known.view.upper - upper) else known
 
     def _watch(self, view: View, state: NodeState) -> _Watched | None:
         """Record later arrivals for the node, if they can extend a count in the view."""
@@ -208,6 +225,11 @@ class ChildCounts:
             self._exact[_Key.of(state.path, view)] = children
             if len(self._exact) > REMEMBERED:
                 self._exact.popitem(last=False)
+            if view.extent is not None:
+                self._apart[state.path, bool(view.own)] = counted
+                self._apart.move_to_end((state.path, bool(view.own)))
+                if len(self._apart) > REMEMBERED:
+                    self._apart.popitem(last=False)
             if watched is not None and self._watched.get(state.path) is watched:
                 known = watched.known
                 if view.position >= watched.complete and (known is None or known.view.position <= view.position):
@@ -246,7 +268,8 @@ class ChildCounts:
         one = known.view
         ids = self._journal.between(one, view)
         ids += one.own ^ view.own
-        low, high = self._journal.unkept_range(one, view)
+        is_same_trunk = view.extent is not None and view.extent == one.extent
+        low, high = (0, 0) if is_same_trunk else self._journal.unkept_range(one, view)
         if not ids and low >= high:
             return set()
         most = _bound(known.children)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import Repository
+from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading import reader
 from hbasemk.repository import instance_of
 from tests.support.round_trips import POLL, READ, Counted, fresh
@@ -149,6 +150,43 @@ def test_counting_many_children_takes_a_constant_number_of_calls(counted: Counte
     assert other.head.child_count("/a/20") == children + 1
     assert counted.store.take() == {}
     other.close()
+
+
+def test_counts_on_a_branch_read_what_has_changed(counted: Counted) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number}") for number in range(3_000))])
+    with repo.branch() as branch:
+        assert branch.head.child_count("/w") == 3_000
+        for number in range(3):
+            branch.run(lambda tx, number=number: [tx.add(f"/w/new{number}"), tx.remove(f"/w/{number}")])
+            branch.run(lambda tx, number=number: tx.add(f"/w/more{number}"))
+            head = branch.head
+            assert head["/w"] is not None
+            counted.store.take()
+            counted.store.traffic()
+            assert head.child_count("/w") == 3_001 + number
+            # The node, the two rows of the journal, the columns in both snapshots, and the heads of the branch.
+            assert counted.store.traffic("journal", "cluster").cells_read <= 20
+            assert sum(counted.store.take().values()) <= 6
+    counted.store.take()
+
+
+def test_counts_by_time_read_what_has_changed(counted: Counted) -> None:
+    repo = counted.repository
+    repo.run(lambda tx: [tx.add("/w"), *(tx.add(f"/w/{number}") for number in range(3_000))])
+    instance = instance_of(repo)
+    reads = []
+    for number in range(3):
+        repo.run(lambda tx, number=number: tx.add(f"/w/new{number}"))
+        head = instance.head()
+        # As of a checkpoint, or by time.
+        view = View.of(head.revision, instance.journal.contents(head), head.upper)
+        state = instance.require(view, "/w")
+        counted.store.traffic()
+        assert instance.child_count(view, state) == 3_001 + number
+        reads.append(counted.store.traffic("journal", "cluster").cells_read)
+    assert reads[0] > 3_000
+    assert max(reads[1:]) <= 2
 
 
 def test_a_short_list_passes_many_removed_children_in_few_calls(counted: Counted) -> None:
