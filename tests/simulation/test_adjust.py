@@ -22,7 +22,7 @@ from tests.support.simulation.mutants import read_back
 from tests.support.simulation.running import each_run
 from tests.support.simulation.writers import ADJUST_KINDS, EXPECT_KINDS
 
-SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=130, proof=700, long=2000, chunk=300)
+SEEDS = proof.seeds("HBASEMK_ADJUST_SEEDS", sample=130, proof=700, long=2200, chunk=300)
 
 
 @pytest.mark.slow
