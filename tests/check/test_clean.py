@@ -15,6 +15,7 @@ from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
 from hbasemk.format.journal_row import JournalRow
+from hbasemk.format.watermark import Watermark
 from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Increment, Operation, SetProperty
 from hbasemk.repository import instance_of
@@ -361,7 +362,7 @@ def tables_with_revisions(count: int) -> Tables:
         tables.row(revision, declared, committed=True, base=base)
         tables.cells(revision, declared)
         base = revision
-    tables.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, schema.revision_key(base), None))
+    tables.move_watermark(Watermark(base, frozenset()))
     return tables
 
 

@@ -66,7 +66,7 @@ def memos_of_any_view_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def outcomes_without_a_row(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(BranchRevisions, "_require_recorded", lambda *_: None)
+    patch.setattr(BranchRevisions, "_require_kept", lambda *_: None)
 
 
 def claims_on_missing_rows(patch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,10 @@ class Tables:
         now = Watermark.decode(self.cell(schema.CLUSTER, schema.SETTINGS_ROW, schema.WATERMARK).value)
         self.instance.poll()
         head = self.instance.head().upper
-        moved = Watermark(max(now.revision, head), (now.hidden | set(hide)) - set(show))
+        self.move_watermark(Watermark(max(now.revision, head), (now.hidden | set(hide)) - set(show)))
+
+    def move_watermark(self, moved: Watermark) -> None:
+        """Write a watermark, and in a store without an order of writes also the counter of claims."""
         self.put(schema.CLUSTER, schema.SETTINGS_ROW, (schema.WATERMARK, moved.encode(), None))
         if not self.store.supports_transactions:
             claims = Claims.decode(self.cell(schema.CLUSTER, schema.SETTINGS_ROW, schema.CLAIMS))

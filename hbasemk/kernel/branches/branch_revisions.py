@@ -135,8 +135,7 @@ class BranchRevisions:
         row = self._row(revision, columns)
         branch = row.branch
         if branch is None:
-            if not row.cells:
-                self._journal.require_recorded(revision)
+            self._require_kept(row)
             return Outcome.ABORTED
         root = branch[0]
         first = self._heads.row(root)
@@ -151,13 +150,18 @@ class BranchRevisions:
             return Outcome.ABORTED
         return Outcome.COMMITTED if revision in (newest.branch or ()) else Outcome.ABORTED
 
+    def _require_kept(self, row: JournalRow) -> None:
+        """Raise RevisionCollectedError if a row is missing that a collector may have deleted."""
+        if not row.cells:
+            self._journal.require_recorded(row.revision)
+
     def _require_recorded(self, row: JournalRow, by: JournalRow, column: Column) -> None:
         """Raise an error if a row is missing that a column of another row names.
 
         Raises RevisionCollectedError if a collector may have deleted it, FormatError otherwise.
         """
+        self._require_kept(row)
         if not row.cells:
-            self._journal.require_recorded(row.revision)
             text = revisions.to_text(row.revision)
             raise by.damaged(f"the revision {text} must be in the journal", column)
 
