@@ -31,6 +31,7 @@ KEPT: Final = 20
 """So many added nodes of each process exist at the same time."""
 HELD_S: Final = 20.0
 """For so long a reader holds a snapshot, and then reads it once more."""
+_POSITIVE: Final = click.FloatRange(min=0, min_open=True)
 NAME: Final = "turn"
 
 Latency: TypeAlias = "tuple[float, float]"
@@ -248,21 +249,21 @@ def check(repository: Repository, tops: Sequence[str]) -> None:
 @click.option("--readers", type=click.IntRange(min=1), default=2, show_default=True, help="Processes that read.")
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_POSITIVE,
     default=20,
     show_default=True,
     help="Commits or reads per second of each process.",
 )
 @click.option(
     "--every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_POSITIVE,
     default=10,
     show_default=True,
     help="Seconds between two measurements of the size.",
 )
 @click.option(
     "--collect-every",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_POSITIVE,
     default=30,
     show_default=True,
     help="Seconds between runs of the collector.",

@@ -52,8 +52,9 @@ class Sizes:
     """Seconds that one system may spend on one measurement, or on its preparation, before the harness cuts it short."""
 
     def with_changes(self, given: dict[str, str]) -> Sizes:
-        """Return a copy with some sizes replaced. Raises InvalidValueError for an unknown name, an invalid number, or
-        sizes that do not fit each other.
+        """Return a copy with some sizes replaced.
+
+        Raises InvalidValueError for an unknown name, an invalid number, or sizes that do not fit each other.
         """
         known = {field.name for field in fields(self)}
         changes: dict[str, int] = {}

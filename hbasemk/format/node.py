@@ -148,7 +148,7 @@ def decode_property(path: str, name: str, data: bytes) -> Value:
     try:
         return values.decode(data)
     except FormatError as error:
-        raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
+        raise _damaged_property(path, name, error) from error
 
 
 def exact_number(path: str, name: str, data: bytes) -> Exact | None:
@@ -156,7 +156,11 @@ def exact_number(path: str, name: str, data: bytes) -> Exact | None:
     try:
         return exact.of_value(data)
     except FormatError as error:
-        raise schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name)) from error
+        raise _damaged_property(path, name, error) from error
+
+
+def _damaged_property(path: str, name: str, error: FormatError) -> FormatError:
+    return schema.damaged(error.message, schema.NODES, paths.key(path), schema.property_column(name))
 
 
 def encode_property(path: str, name: str, value: PropertyValue) -> bytes:

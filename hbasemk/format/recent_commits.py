@@ -18,7 +18,8 @@ from hbasemk.format.limits import shown
 from hbasemk.store.abc import Row
 
 _LENGTH: Final = 2
-_HEAD: Final = revisions.BYTES + _LENGTH
+HEAD: Final = revisions.BYTES + _LENGTH
+"""The bytes of a commit before its changes."""
 _TOGETHER: Final = (schema.LOG, schema.RECENT_COMMITS)
 
 
@@ -39,7 +40,7 @@ def of_row(row: Row, above: float = 0) -> Mapping[int, bytes]:
     found: dict[int, bytes] = {}
     start = 0
     while start < len(data):
-        begin = start + _HEAD
+        begin = start + HEAD
         revision = int.from_bytes(data[start : start + revisions.BYTES], "big")
         if revision <= above and begin < len(data):
             break

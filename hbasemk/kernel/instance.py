@@ -28,7 +28,6 @@ from hbasemk.kernel.commit.slots import Slots
 from hbasemk.kernel.commit.sole_rows import SoleRows
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
-from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.announcements import Announcements
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.ids.lease import Lease
@@ -398,7 +397,7 @@ class Instance:
         Raises RevisionCollectedError if it was decided so long ago that it is no longer recorded.
         """
         if revisions.is_branch(revision):
-            self.outcomes.resolve_pending(Damage())
+            self.outcomes.resolve_pending(reports_damage=False)
             return self.branches.outcome(revision)
         return self.outcomes.final_outcome(revision)
 

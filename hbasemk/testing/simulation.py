@@ -104,7 +104,7 @@ class SimulatedLock(AbstractContextManager[object]):
         current = getcurrent()
         while self.owner is not None and self.owner is not current:
             if current is self._simulator.main:
-                raise RuntimeError("a simulated process holds the lock, so the simulator's caller would wait for ever")
+                raise RuntimeError("a simulated process holds the lock, so the simulator's caller would never continue")
             self._simulator.switch(lock=self)
         self.owner = current
         self._depth += 1
@@ -250,7 +250,7 @@ class Simulator:
         return actor
 
     def run(self) -> None:
-        """Run until every process has ended; raise RuntimeError if threads wait for each other's locks for ever."""
+        """Run until every process has ended; raise RuntimeError if they wait for each other's locks."""
         while True:
             ready: list[Thread] = []
             waking: list[float] = []

@@ -112,8 +112,7 @@ def test_a_damaged_lease_stops_only_the_recovery_of_its_writer(world: World, ord
     add(one, "/a")
     damaged, other = (dead_writer(store, world, mac) for mac in (2, 3))
     machine = revisions.machine_of(damaged)
-    lease = NewCell(*schema.LEASE, b"short")
-    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [lease])])
+    damage_lease(store, machine)
     one.poll()
     world.advance(LATER)
     reason = f"the revisions of machine id {machine:04x} cannot be rolled back: the lease b'short' is damaged"
@@ -186,7 +185,7 @@ def damage_lease(store: Store, machine: int) -> None:
 def lease_of_dead_writer_damaged(store: Store, world: World, mac: int) -> int:
     """Let a writer die, and return its machine id, whose lease cannot be read."""
     machine = revisions.machine_of(dead_writer(store, world, mac))
-    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+    damage_lease(store, machine)
     return machine
 
 

@@ -30,7 +30,6 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.garbage import collected_rarely
-from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View
@@ -123,8 +122,7 @@ class BranchCommits(Committing):
         message: str,
         begun: Callable[[int], None] | None,
     ) -> int:
-        # Maintenance reports damage of other commits.
-        self._outcomes.resolve_pending(Damage())
+        self._outcomes.resolve_pending(reports_damage=False)
         self.resolve_pending()
         # If this instance made the head, it is not read first: the compare-and-set at the end of the commit checks it. It is read
         # if staging fails or nothing changes, because the end of the branch is then the better reason.

@@ -34,7 +34,6 @@ from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
-from hbasemk.kernel.damage import Damage
 from hbasemk.kernel.reading.cache import MOST_STATES
 from hbasemk.store.abc import Cell
 
@@ -60,7 +59,7 @@ class LostAttempt(NamedTuple):
     @property
     def may_be_undecided(self) -> bool:
         """Whether the winner may be undecided: the read-back found it so, or the winner aborted this revision after it."""
-        return self.conflict.pending or 0 != self.revision == self.conflict.other
+        return self.conflict.pending or (self.revision != 0 and self.revision == self.conflict.other)
 
 
 class Attempts(Committing):
@@ -109,8 +108,7 @@ class Attempts(Committing):
             _own.reset(token)
 
     def _run(self, draft: Draft) -> int | LostAttempt:
-        # Maintenance reports damage of other commits.
-        self._outcomes.resolve_pending(Damage())
+        self._outcomes.resolve_pending(reports_damage=False)
         result: int | LostAttempt = 0
         try:
             for _ in range(TRIES_OF_SLOTS):

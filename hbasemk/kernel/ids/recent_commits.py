@@ -26,13 +26,11 @@ class RecentCommits:
 
     def add(self, revision: int, changes: bytes) -> None:
         """Add a commit, and drop the oldest ones that no longer fit. Ignore a commit that is larger than the cell."""
-        if len(changes) > MOST_BYTES:
-            # Larger ones have no encoding: their length may not fit its bytes.
+        size = recent_commits.HEAD + len(changes)
+        if size > MOST_BYTES:
+            # It may have no encoding: its length may not fit the bytes for it.
             return
         one = recent_commits.encode(revision, changes)
-        size = len(one)
-        if size > MOST_BYTES:
-            return
         keep = [one]
         for other in self._all:
             size += len(other)

@@ -228,16 +228,16 @@ class Outcomes:
         """The revisions of this instance that are still unresolved."""
         return list(self._deferred)
 
-    def resolve_pending(self, damage: Damage | None = None) -> None:
+    def resolve_pending(self, *, reports_damage: bool = True) -> None:
         """Abort each deferred revision, unless it turns out to be committed (polls then find it); and abandoned ids.
 
-        A damaged revision stays deferred. Raises FormatError for it at the end; with ``damage``, keeps the error there. Retried
-        as a whole, so that other threads go on while this one waits for the store.
+        A damaged revision stays deferred. Raises FormatError for it at the end; other work sets ``reports_damage`` to False and
+        leaves that to maintenance. Retried as a whole, so that other threads go on while this one waits for the store.
         """
-        kept = Damage() if damage is None else damage
-        run_with_retries(self._runtime, lambda: self._resolve_pending(kept))
-        if damage is None:
-            kept.report()
+        damage = Damage()
+        run_with_retries(self._runtime, lambda: self._resolve_pending(damage))
+        if reports_damage:
+            damage.report()
 
     def _resolve_pending(self, damage: Damage) -> None:
         self._announcements.defer_abandoned(lambda revision: self.defer(revision, ()))
@@ -275,7 +275,7 @@ class Outcomes:
         damaged.
         """
         if revision in self._deferred:
-            self.resolve_pending(Damage())
+            self.resolve_pending(reports_damage=False)
         # If it is still deferred, it is damaged.
         found = self.of(revision, check=revision in self._deferred)
         if found in (Outcome.ABSENT, Outcome.PENDING):

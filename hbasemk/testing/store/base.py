@@ -80,7 +80,9 @@ def last_number(store: Store, tables: Tables) -> int:
     number, complete = 0, False
     while not complete:
         last, _, complete = news(store, tables, number)
-        assert complete or last > number, f"the arrivals after {number} are not complete, but there are none"
+        assert complete or last > number, (
+            f"the answer for arrivals after {number} must be complete or have a higher last number, got {last}"
+        )
         number = last
     return number
 
