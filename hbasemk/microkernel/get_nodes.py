@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from hbasemk.format import paths
@@ -22,7 +23,7 @@ class _Shown:
 
     state: NodeState
     count: int
-    names: list[str]
+    names: Sequence[str]
     children: dict[str, _Shown] = field(default_factory=dict)
 
 
@@ -79,10 +80,19 @@ def _show(
     counts = child_counts(instance, view, wide)
     shown = []
     for state in states:
-        visible = [name for name in listed[state.path].names if name not in RESERVED]
-        accepted = [name for name in visible if chosen.takes_node(name)]
+        visible = _visible(listed[state.path].names)
+        accepted = visible if chosen.nodes is None else [name for name in visible if chosen.takes_node(name)]
         shown.append(_Shown(state, counts.get(state.path, len(visible)), accepted[offset:end]))
     return shown
+
+
+def _visible(names: Sequence[str]) -> Sequence[str]:
+    """Return a node's names of children, which are sorted, without the reserved ones. Usually it is the same object."""
+    for reserved in RESERVED:
+        place = bisect_left(names, reserved)
+        if place < len(names) and names[place] == reserved:
+            return [name for name in names if name not in RESERVED]
+    return names
 
 
 def _write(

@@ -67,6 +67,8 @@ class ArrivalPoller:
                 self._refuse_cursor()
             self._cursor_is_checked = True
             news.last = last
+            if not rows and complete:
+                break
             notices = (cell.value for row in rows if row.key == schema.NOTICE_FIRST for cell in row.cells)
             news.notice = next(notices, news.notice)
             part = News()
@@ -99,7 +101,7 @@ class ArrivalPoller:
             # The watermark, which is never below the horizon, is a revision that arrived before the horizon was published.
             if news.horizon > max(news.highest, self._highest):
                 self._refuse_horizon(news.horizon)
-            news.contents = read_contents(news.committed, found)
+            news.contents = read_contents(news.committed, found) if news.committed else {}
         return news
 
     def _refuse_cursor(self) -> NoReturn:
