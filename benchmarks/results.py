@@ -7,9 +7,12 @@ import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from hbasemk.errors import InvalidValueError
+
+PERCENTILE_NEEDS: Final = 100
+"""The samples without which there is no 99th percentile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +20,8 @@ class Result:
     """One measurement of one system.
 
     ``unit`` is ``s`` (for one operation), ``1/s``, ``B``, or the counted thing. ``samples`` is the number of samples, ``low``
-    the smallest one, and ``p25`` and ``p75`` are the quartiles. ``median`` is None if there are no samples; ``note`` then
-    gives the reason.
+    the smallest one, and ``p25`` and ``p75`` are the quartiles. ``p99`` is the 99th percentile, or None if there are fewer than
+    :data:`PERCENTILE_NEEDS` samples. ``median`` is None if there are no samples; ``note`` then gives the reason.
     """
 
     store: str
@@ -33,6 +36,7 @@ class Result:
     p25: float | None = None
     p75: float | None = None
     low: float | None = None
+    p99: float | None = None
     note: str = ""
     failed: bool = False
 
@@ -68,7 +72,7 @@ class Run:
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
-    """Return the number, median, quartiles and minimum of samples, as fields of :class:`Result`."""
+    """Return the number, median, quartiles, minimum and 99th percentile of samples, as fields of :class:`Result`."""
     if len(samples) > 1:
         p25, _, p75 = statistics.quantiles(samples, n=4, method="inclusive")
     else:
@@ -79,6 +83,9 @@ def spread(samples: Sequence[float]) -> dict[str, Any]:
         "p25": p25,
         "p75": p75,
         "low": min(samples),
+        "p99": statistics.quantiles(samples, n=100, method="inclusive")[-1]
+        if len(samples) >= PERCENTILE_NEEDS
+        else None,
     }
 
 

@@ -35,13 +35,14 @@ def _digits(value: float) -> str:
 
 
 def with_spread(result: Result, *, brief: bool = False) -> str:
-    """Format the median, and the quartiles in brackets unless ``brief``."""
+    """Format the median, and in brackets the quartiles and the 99th percentile, unless ``brief``."""
     if result.median is None:
         return "failed" if result.failed else "-"
     factor, name = _scale(result.median, result.unit)
     spread = ""
     if not brief and result.p25 is not None and result.p75 is not None and result.p25 != result.p75:
-        spread = f" ({_digits(result.p25 / factor)}-{_digits(result.p75 / factor)})"
+        highest = "" if result.p99 is None else f", p99 {quantity(result.p99, result.unit)}"
+        spread = f" ({_digits(result.p25 / factor)}-{_digits(result.p75 / factor)}{highest})"
     return f"{_digits(result.median / factor)} {name}".rstrip() + spread
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks.report.plots import COLOURS, PEERS, new_figure, prepare, save
+from benchmarks.report.drawing import COLOURS, PEERS, new_figure, prepare, save
 
 Points: TypeAlias = Sequence[tuple[float, float]]
 """Seconds since the begin, and a size in bytes or a latency in seconds."""

@@ -1,4 +1,4 @@
-"""Plots with matplotlib's file-only backend: bars for each scenario, lines over the number of processes."""
+"""Plots with matplotlib's file-only backend: bars for each scenario, lines over the number of processes, latencies."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.report import figures
+from benchmarks.report.drawing import colours_of, new_figure, prepare, save
+from benchmarks.report.latencies import latencies
 from benchmarks.results import Run
 from benchmarks.scenarios.multiprocess import KINDS
 
-COLOURS: Final = {"hbasemk": "#1f6fb2", "baseline": "#9aa5ad"}
-PEERS: Final = ("#d98032", "#7a9e48", "#8a63a6")
 UNITS: Final = {"s": "seconds (logarithmic)", "1/s": "per second", "B": "bytes (logarithmic)"}
 
 
@@ -30,36 +30,12 @@ def draw(runs: list[Run], folder: Path, form: str = "svg") -> list[Path]:
                 figure.suptitle(f"{run.store}: {scenario}", x=0.02, ha="left", fontsize=11)
                 save(figure, file)
                 files.append(file)
+        for name, figure in latencies(run, columns):
+            file = folder / f"{run.store}-{name}.{form}"
+            figure.suptitle(f"{run.store}: {name.replace('-', ' ')}", x=0.02, ha="left", fontsize=11)
+            save(figure, file)
+            files.append(file)
     return files
-
-
-def prepare() -> None:
-    """Let matplotlib draw to files only; raise ImportError without matplotlib."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    # The same results give the same bytes.
-    matplotlib.rcParams["svg.hashsalt"] = "hbasemk"
-
-
-def save(figure: Any, file: Path) -> None:
-    """Write a figure in the form that the file's name says."""
-    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {})
-
-
-def new_figure(rows: int, columns: int, height: float) -> tuple[Any, Any]:
-    """Return a figure and its axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def _colours(columns: dict[str, str]) -> dict[str, str]:
-    peers = iter(PEERS)
-    return {key: COLOURS.get(key) or next(peers, "#444444") for key in columns}
 
 
 def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
@@ -67,7 +43,7 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
     units = list(dict.fromkeys(one.unit for line in lines for one in line.found.values() if one.median is not None))
     if not units:
         return None
-    colours = _colours(columns)
+    colours = colours_of(columns)
     shown = {
         unit: [line for line in lines if any(one.unit == unit and one.median for one in line.found.values())]
         for unit in units
@@ -118,7 +94,7 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
 def _processes(lines: list[figures.Line], columns: dict[str, str]) -> Any:
     """Draw commits per second over the number of processes, one plot for each kind of work; None without measurements."""
     figure, axes = new_figure(1, len(KINDS), 3.6)
-    colours = _colours(columns)
+    colours = colours_of(columns)
     drawn = False
     for words, axis in zip(KINDS.values(), axes[0], strict=True):
         for key, name in columns.items():

@@ -20,6 +20,8 @@ KINDS: Final = {
     "shared": "with 10 % on a shared node",
     "siblings": "adding children below one parent",
 }
+TIME: Final = ": time of a commit"
+"""The end of the name of an operation whose figures are the seconds of a single commit, with its retries."""
 PAUSE: Final = 0.03
 """Seconds between two commits while the reader refreshes explicitly."""
 POLLED_PAUSE: Final = 0.31
@@ -31,7 +33,7 @@ VISIBLE_WITHIN: Final = 10.0
 
 
 def processes(harness: Harness) -> None:
-    """Commit from 1, 2, 4 … processes at once; the figures are commits per second of all together, and retries."""
+    """Commit from 1, 2, 4 … processes at once: commits per second of all together, retries, and the time of a commit."""
     compare_kinds(harness, "multiprocess", KINDS, list(powers(harness.sizes.processes)))
 
 
@@ -81,6 +83,7 @@ def compare_kinds(harness: Harness, tree: str, kinds: Mapping[str, str], counts:
                     harness.record(contender, label, "1/s", [one.commits / one.seconds for one in found], short)
                     again = [one.retries * planned / one.commits for one in found]
                     harness.record(contender, f"{label}: retries", "retries", again)
+                    harness.record(contender, f"{label}{TIME}", "s", [each for one in found for each in one.times])
     harness.drop(tree)
 
 
@@ -95,11 +98,12 @@ def commits_of_each(sizes: Sizes, count: int) -> int:
 
 
 class Round(NamedTuple):
-    """The commits and retries of all processes of a round, and its seconds."""
+    """The commits and retries of all processes of a round, its seconds, and those of each commit with its retries."""
 
     commits: int
     retries: int
     seconds: float
+    times: list[float]
 
 
 def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: int) -> Round:
@@ -119,16 +123,22 @@ def _round(harness: Harness, contender: Contender, kind: str, count: int, turn: 
         ]
     )
     seconds = max(one.ended for one in outcomes) - min(one.started for one in outcomes)
-    return Round(sum(one.commits for one in outcomes), sum(one.retries for one in outcomes), seconds)
+    return Round(
+        sum(one.commits for one in outcomes),
+        sum(one.retries for one in outcomes),
+        seconds,
+        [each for one in outcomes for each in one.times],
+    )
 
 
 class WorkResult(NamedTuple):
-    """The work of one process, with its start and end on the machine's monotonic clock."""
+    """The work of one process, with its start and end on the machine's monotonic clock, and the seconds of each commit."""
 
     started: float
     ended: float
     commits: int
     retries: int
+    times: Sequence[float] = ()
 
 
 def commit(
@@ -147,12 +157,11 @@ def commit(
         system.refresh()
         before = system.retries
         gate()
-        started = time.monotonic()
-        done = 0
+        times: list[float] = []
+        started = last = time.monotonic()
         for turn in range(commits):
-            if time.monotonic() - started > time_limit:
+            if last - started > time_limit:
                 break
-            done += 1
             if kind == "siblings":
                 system.add([(f"{base}/{number}-{turn}", properties(turn))])
             elif kind == "adjust own":
@@ -164,7 +173,9 @@ def commit(
             else:
                 # A new value each time: setting the current value would not be a change.
                 system.set(f"{own}/{turn % OWN}", "number", OWN + turn)
-        return WorkResult(started, time.monotonic(), done, system.retries - before)
+            began, last = last, time.monotonic()
+            times.append(last - began)
+        return WorkResult(started, last, len(times), system.retries - before, times)
     finally:
         system.close()
 

@@ -83,7 +83,7 @@ def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkey
         calls.append((turn, kind, count))
         if kind == "missing":
             raise NotImplementedError
-        return Round(COMMITS, turn, COMMITS / (1.0 + turn))
+        return Round(COMMITS, turn, COMMITS / (1.0 + turn), [1.0 + turn] * COMMITS)
 
     monkeypatch.setattr(multiprocess, "_round", measured)
     run = Run("r", "sqlite", {})
@@ -98,20 +98,22 @@ def test_kinds_of_commits_of_several_processes_take_turns(tmp_path: Path, monkey
         "1 process absent": None,
         **{f"{count} first": 1.5 for count in ("1 process", "2 processes")},
         **{f"{count} first: retries": 0.5 for count in ("1 process", "2 processes")},
+        **{f"{count} first: time of a commit": 1.5 for count in ("1 process", "2 processes")},
         **{f"{count} second": 1.5 for count in ("1 process", "2 processes")},
         **{f"{count} second: retries": 0.5 for count in ("1 process", "2 processes")},
+        **{f"{count} second: time of a commit": 1.5 for count in ("1 process", "2 processes")},
     }
 
 
 def test_the_commits_that_the_time_limit_leaves_out_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> Round:
-        return Round(COMMITS // 4 if turn else COMMITS, 3, 1.0)
+        return Round(COMMITS // 4 if turn else COMMITS, 3, 1.0, [0.1])
 
     monkeypatch.setattr(multiprocess, "_round", measured)
     run = Run("r", "sqlite", {})
     with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=2, commits=COMMITS)) as harness:
         multiprocess.compare_kinds(harness, "turns", {"a": "first"}, [2])
-    rates, retries = run.results
+    rates, retries, _ = run.results
     assert rates.note == "cut short: 50 of 80 commits"
     # A round with a quarter of its commits would have four times as many retries.
     assert retries.median == 7.5
@@ -121,9 +123,11 @@ def test_a_round_ends_at_the_time_limit(tmp_path: Path) -> None:
     run = Run("r", "sqlite", {})
     with Harness(run, [ENTRY], str(tmp_path), Sizes(rounds=1, commits=10**9, time_limit=1)) as harness:
         multiprocess.compare_kinds(harness, "turns", {"disjoint": "first"}, [1])
-    rates, _ = run.results
+    rates, _, times = run.results
     assert rates.note.startswith("cut short: ")
     assert rates.note.endswith(" of 1,000,000,000 commits")
+    # Each commit has its time.
+    assert f"cut short: {times.samples:,} of 1,000,000,000 commits" == rates.note
 
 
 def test_an_operation_that_fails_in_a_later_round_has_no_figures(
@@ -132,7 +136,7 @@ def test_an_operation_that_fails_in_a_later_round_has_no_figures(
     def measured(harness: Harness, contender: object, kind: str, count: int, turn: int) -> Round:
         if (count, turn) == (2, 1):
             raise RuntimeError("on purpose")
-        return Round(COMMITS, 0, 1.0)
+        return Round(COMMITS, 0, 1.0, [0.1])
 
     monkeypatch.setattr(multiprocess, "_round", measured)
     run = Run("r", "sqlite", {})
@@ -142,6 +146,7 @@ def test_an_operation_that_fails_in_a_later_round_has_no_figures(
         ("2 processes first", None, True),
         ("1 process first", COMMITS, False),
         ("1 process first: retries", 0, False),
+        ("1 process first: time of a commit", 0.1, False),
     ]
 
 

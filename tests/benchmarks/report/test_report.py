@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,17 @@ def test_the_quartiles_enclose_half_of_the_samples() -> None:
         ordered[75],
     )
     assert found["samples"] == 101
-    assert spread([3.0]) == {"samples": 1, "median": 3.0, "p25": 3.0, "p75": 3.0, "low": 3.0}
+    assert found["p99"] == ordered[99]
+    assert spread([3.0]) == {"samples": 1, "median": 3.0, "p25": 3.0, "p75": 3.0, "low": 3.0, "p99": None}
+
+
+def test_too_few_samples_have_no_99th_percentile() -> None:
+    assert spread([1.0] * 99)["p99"] is None
+    assert spread([1.0] * 100)["p99"] == 1.0
+    line = "1.5 ms (1-2, p99 1.2 s)"
+    shown = replace(result("set", "x", "hbasemk", 0.0015), p25=0.001, p75=0.002, p99=1.2)
+    assert figures.with_spread(shown) == line
+    assert figures.with_spread(shown, brief=True) == "1.5 ms"
 
 
 def test_ratios_refer_to_the_baseline_and_the_best_peer() -> None:
