@@ -2,7 +2,8 @@
 
 The upgrade changes no data. It does this:
 
-1. It refuses if the lease of a process has not ended.
+1. It replaces leases that cannot be read, as a repair does: no other command can, because each refuses the older format.
+   Then it refuses if the lease of a process has not ended.
 2. In a store that orders all writes it numbers the revisions above the watermark (:class:`Numbering`). In others it enters
    those of format 1 into logs (:func:`enter_all`), and closes the logs of later formats (:func:`close_all`).
 3. It refuses if a lease has changed since step 1.
@@ -22,12 +23,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from hbasemk.errors import InvalidValueError, StoreUnusableError
+from hbasemk.errors import CHECK_ADVICE, FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import schema
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.format.limits import shown
 from hbasemk.kernel import settings
 from hbasemk.kernel.arrival_numbering import MARK, Numbering, read_settings, replace_settings
+from hbasemk.kernel.ids import damaged_lease
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.ids.leases import all_leases
 from hbasemk.kernel.log_upgrade import close_all, enter_all
@@ -37,6 +39,8 @@ from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Store
 
+OLDER_CHECK: Final = ". `hbasemk check` of a version with the repository's format lists what is damaged."
+"""Replaces :data:`CHECK_ADVICE`: the check of this version refuses an older format."""
 WATCH_EVERY: Final = 1.0
 """Seconds between two reads of a lease that ends far ahead."""
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -58,9 +62,17 @@ def upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted
     """Upgrade the repository in a store to the format ``wanted``, None: the format of this version.
 
     ``say`` is called with a text for each step that takes long. Raises InvalidValueError for a format to which this version
-    cannot upgrade, and FormatError if a newer version wrote the repository. Raises StoreUnusableError if there is no
-    repository, if this user may only read it, or if a process uses it.
+    cannot upgrade, and FormatError if a newer version wrote the repository, or if it is damaged. Raises StoreUnusableError if
+    there is no repository, if this user may only read it, or if a process uses it.
     """
+    try:
+        return _upgrade(store, runtime, say, wanted)
+    except FormatError as error:
+        error.message = error.message.replace(CHECK_ADVICE, OLDER_CHECK)
+        raise
+
+
+def _upgrade(store: Store, runtime: Runtime, say: Callable[[str], object], wanted: int | None) -> Upgraded:
     newest = settings.format_of(store)
     if wanted is not None and (type(wanted) is not int or not 1 <= wanted <= newest):
         raise InvalidValueError(
@@ -135,28 +147,45 @@ class _Upgrade:
     def _wait_for_leases(self) -> Mapping[int, LeaseRecord]:
         """Return all leases after all have ended; raise StoreUnusableError if a process may still use one.
 
-        A clock that was wrong can put the end of a lease far ahead. This watches such a lease: a live holder renews it.
+        A clock that was wrong can put the end of a lease far ahead. This watches such a lease: a live holder renews it. It also
+        waits for a lease that replaces a damaged one: the process that lost that one claims another if it lives.
         """
         longest = self._settings.lease_ms + self._settings.max_clock_skew_ms
         first: Mapping[int, LeaseRecord] | None = None
         while True:
-            leases = all_leases(self._store)
+            leases = self._readable_leases()
             live = {one: leases[one] for one in leases if not self._lease.has_ended(one, leases[one])}
-            soon = [record for record in live.values() if record.end - self._lease.time() <= longest]
+            held = [record for record in live.values() if record.nonce != damaged_lease.NOBODY]
+            soon = [record for record in held if record.end - self._lease.time() <= longest]
             if soon:
                 raise self._in_use("may still use it", soon)
             if not live:
                 return leases
             if first is None:
                 first = live
-                self._say(
-                    f"the lease of {_names(live.values())} ends far ahead of the clock; waiting {longest / 1000:g} s to "
-                    "see whether its process is alive"
-                )
+                if held:
+                    self._say(
+                        f"the lease of {_names(held)} ends far ahead of the clock; waiting {longest / 1000:g} s to see whether "
+                        "its process is alive"
+                    )
             renewed = [record for machine, record in live.items() if first.get(machine) != record]
             if renewed:
                 raise self._in_use("renewed its lease just now", renewed)
             self._runtime.sleep(WATCH_EVERY)
+
+    def _readable_leases(self) -> Mapping[int, LeaseRecord]:
+        """Return all leases, after the replacement of those that cannot be read."""
+        while True:
+            damaged: set[int] = set()
+            leases = all_leases(self._store, damaged)
+            if not damaged:
+                return leases
+            for machine in sorted(damaged):
+                if damaged_lease.replace(self._store, self._settings, self._lease, machine) is not None:
+                    self._say(
+                        f"the lease of machine id {machine:04x} cannot be read; the upgrade has replaced it, and waits until the "
+                        "new one is over"
+                    )
 
     def _in_use(self, does: str, records: list[LeaseRecord]) -> StoreUnusableError:
         now = self._lease.time()

@@ -10,6 +10,7 @@ import pytest
 
 from hbasemk import FormatError, InvalidValueError, Repository, StoreNotAppliedError, StoreUnusableError
 from hbasemk.check import IntegrityCheck
+from hbasemk.errors import CHECK_ADVICE
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.lease_record import LeaseRecord
@@ -325,6 +326,52 @@ def test_a_live_lease_that_ends_in_years_is_refused(old: Old, world: World) -> N
     with pytest.raises(StoreUnusableError, match="somebody renewed its lease just now"):
         upgrade(old.store(), TestRuntime(world), renew)
     assert old.format() == 1
+
+
+def damage_lease(store: Store, machine: int) -> None:
+    store.verify(schema.TABLES)
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+
+
+def test_a_damaged_lease_is_replaced_and_holds_up_the_upgrade_until_the_new_one_is_over(old: Old, world: World) -> None:
+    world.advance(OVER)
+    machine = revisions.machine_of(old.written.pending)
+    damage_lease(old.store(), machine)
+    began = world.ms
+    assert old.upgrade() == old.done
+    # A lease, and the skew three times.
+    assert 4_000 < world.ms - began < 7_000
+    (said,) = old.said
+    assert f"the lease of machine id {machine:04x} cannot be read; the upgrade has replaced it, and waits" in said
+    old.is_whole()
+
+
+def test_a_process_whose_damaged_lease_is_replaced_is_noticed_when_it_claims_another_one(
+    old: Old, world: World
+) -> None:
+    world.advance(OVER)
+    damage_lease(old.store(), 0x55)
+    now = world.clock() - revisions.DEFAULT_EPOCH_MS
+
+    def claim(text: str) -> None:
+        if "replaced" in text:
+            write_lease(old.store(), 0x56, now, now + 2_000)
+
+    with pytest.raises(StoreUnusableError, match="somebody may still use it"):
+        upgrade(old.store(), TestRuntime(world), claim)
+    assert old.format() == 1
+
+
+def test_damage_that_stops_an_upgrade_names_the_version_whose_check_reads_the_repository(
+    old: Old, world: World
+) -> None:
+    world.advance(OVER)
+    store = old.store()
+    store.verify(schema.TABLES)
+    store.write(schema.CLUSTER, [Put(schema.SETTINGS_ROW, [NewCell(*schema.WATERMARK, b"short")])])
+    with pytest.raises(FormatError, match="`hbasemk check` of a version with the repository's format lists") as caught:
+        old.upgrade()
+    assert CHECK_ADVICE not in str(caught.value)
 
 
 @pytest.mark.parametrize("table_call", ["scan", "check_and_write"])

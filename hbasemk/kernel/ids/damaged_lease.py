@@ -17,6 +17,8 @@ from hbasemk.kernel.settings import Settings
 from hbasemk.store.abc import Get, NewCell, Put, Scan
 
 HOLDER: Final = "unknown: a repair replaced a damaged lease (format {})"
+NOBODY: Final = bytes(16)
+"""The nonce of a lease that no process holds; all other nonces are random."""
 
 
 def replace(store: RetryingStore, settings: Settings, lease: Lease, machine: int) -> LeaseRecord | None:
@@ -35,7 +37,7 @@ def replace(store: RetryingStore, settings: Settings, lease: Lease, machine: int
         return None
     skew = settings.max_clock_skew_ms
     latest = max(lease.time() + skew, *map(revisions.ms_of, _highest_ids(store, machine)))
-    new = LeaseRecord(0, latest + settings.lease_ms + skew, bytes(16), HOLDER.format(settings.format))
+    new = LeaseRecord(0, latest + settings.lease_ms + skew, NOBODY, HOLDER.format(settings.format))
     put = Put(row.key, [NewCell(*schema.LEASE, new.encode())])
     return new if store.check_and_write(schema.CLUSTER, schema.LEASE, expected, put) else None
 
