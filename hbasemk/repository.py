@@ -399,8 +399,9 @@ class Repository:
         a commit to a branch that had begun before may still arrive. For that it waits until each other process has renewed its
         lease twice, or its lease has expired: some seconds, and with the default settings up to 19 s if one of them is killed
         meanwhile. On HBase it waits longer if a lease is renewed late. It waits also if the number is ``new`` already, because
-        an earlier call may have ended before its wait did. Raises SchemaVersionError if the number is not ``expected``, and
-        InvalidValueError for a number out of range; then nothing was written.
+        an earlier call may have ended before its wait did. Raises SchemaVersionError if the number is not ``expected``,
+        InvalidValueError for a number out of range, and FormatError if a lease cannot be read; then nothing was written. An error
+        of the wait says that the number is set; set it again then, with ``expected=new``.
         """
         arguments.schema_number(new, "new")
         arguments.schema_number(expected, "expected")

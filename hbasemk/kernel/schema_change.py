@@ -12,11 +12,11 @@ cannot announce its revision. A renewal that was on its way meanwhile may extend
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from hbasemk.errors import ClosedError, SchemaVersionError
+from hbasemk.errors import ClosedError, HbasemkError, SchemaVersionError
 from hbasemk.format import schema
 from hbasemk.format.lease_record import LeaseRecord
 from hbasemk.kernel import schema_version
@@ -42,9 +42,29 @@ def change(instance: Instance, new: int, expected: int) -> None:
     On HBase the wait begins again for each lease that was renewed late.
 
     It waits also if the number is ``new`` already: an earlier call may have ended before its wait did.
-    Raises SchemaVersionError if the number is not ``expected``; then nothing was written.
+    Raises SchemaVersionError if the number is not ``expected``, and FormatError for a lease that cannot be read; then nothing was
+    written. An error of the wait says that the number is set.
     """
+    with _prefixed("the schema number was not changed, because not all processes could be waited for"):
+        all_leases(instance.store)
     _replace(instance, new, expected)
+    unknown = "it is not known whether all other processes know it"
+    with _prefixed(f"the schema number is {new} now, but {unknown}; set it again, with expected={new}"):
+        _wait_for_all(instance, new)
+
+
+@contextmanager
+def _prefixed(effect: str) -> Iterator[None]:
+    """Say in an error of the block what it means for the number."""
+    try:
+        yield
+    except HbasemkError as error:
+        error.message = f"{effect}: {error.message}"
+        raise
+
+
+def _wait_for_all(instance: Instance, new: int) -> None:
+    """Wait until all processes know the number, and none that does not accept it has left anything pending."""
     if instance.store.supports_transactions:
         # A process with an earlier version of the library reads the number only if something was written since its poll.
         notices.write(instance.store, instance.runtime)
@@ -107,9 +127,7 @@ def _wait_for(instance: Instance, leases: Mapping[int, LeaseRecord]) -> dict[int
         if not waiting:
             return ended
         if instance.runtime.closed:
-            raise ClosedError(
-                "the repository was closed while set_schema_version waited for other processes; the number has been set"
-            )
+            raise ClosedError("the repository was closed while set_schema_version waited for other processes")
         with suppress(SchemaVersionError):
             # This process need not accept the number that it sets. Then its lease is not renewed, and ends.
             lease.keep()

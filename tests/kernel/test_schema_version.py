@@ -598,6 +598,34 @@ def test_a_late_renewal_and_one_that_read_the_old_number_do_not_count_as_two(
     assert not old.outcomes.decide(pending, schema.ABORT, schema.COMMITTED)
 
 
+def damage_lease(store: MemoryStore, machine: int) -> None:
+    store.write(schema.CLUSTER, [Put(schema.machine_key(machine), [NewCell(*schema.LEASE, b"short")])])
+
+
+@pytest.mark.damages("a lease")
+@pytest.mark.parametrize("transactions", [True, False])
+def test_a_damaged_lease_stops_the_change_before_anything_is_written(world: World, transactions: bool) -> None:
+    store = MemoryStore(world.clock, transactions=transactions)
+    instance = open_instance(store, world, SETTINGS)
+    damage_lease(store, 0x55)
+    with pytest.raises(
+        FormatError, match=r"the schema number was not changed, because .*: the lease b'short' is damaged"
+    ):
+        schema_change.change(instance, 1, 0)
+    assert schema_version.read(store) == 0
+
+
+@pytest.mark.damages("a lease")
+def test_an_error_of_the_wait_says_that_the_number_is_set(world: World, store: MemoryStore) -> None:
+    other = open_instance(store, world, SETTINGS)
+    commit(other, AddNode("/a", {}))
+    damaged = "the schema number is 1 now, but .* set it again, with expected=1: the lease b'short' is damaged"
+    with pytest.raises(FormatError, match=damaged) as caught:
+        change_while(store, world, [lambda: damage_lease(store, other.lease.machine)])
+    assert caught.value.row == schema.machine_key(other.lease.machine)  # type: ignore[attr-defined]
+    assert schema_version.read(store) == 1
+
+
 def test_processes_of_earlier_versions_learn_of_the_change(world: World) -> None:
     """Their transactions read the number only if the journal was written since their last poll."""
     store = MemoryStore(world.clock, transactions=True)
