@@ -64,9 +64,9 @@ class Memo(NamedTuple):
         try:
             created, children, floor, *above = revisions.inflate(data)
         except ValueError as error:
-            raise FormatError(
-                f"the stored child count of {path} is damaged ({counted(len(data), 'byte')}); delete row "
-                f"{schema.child_count_key(paths.key(path))!r} of table {schema.CLUSTER!r} to have the children counted again"
+            problem = f"the stored child count of {path} is damaged ({counted(len(data), 'byte')})"
+            raise schema.damaged(
+                problem, schema.CLUSTER, schema.child_count_key(paths.key(path)), schema.CHILD_COUNT
             ) from error
         return cls(created, children, Extent.of(floor, above))
 
@@ -147,10 +147,13 @@ class ChildCounts:
             if names is not None:
                 return len(names)
         watched = self._watch(view, state)
-        memo = self._read_memo(state)
+        memo, is_damaged = self._read_memo(state)
         children = None if memo is None else self._from_memo(memo, view, state)
         if children is None:
-            children = self._count_all(view, state, memo)
+            children = self._count_all(view, state)
+            # The integrity check reports a damaged memo, and repairs it.
+            if children > WIDE and not is_damaged:
+                self._write_memo(view, state, children, memo)
         return self._keep(Counted(view, state.created, children), state, watched)
 
     def arrived(self, arrival: Arrival) -> None:
@@ -329,18 +332,15 @@ class ChildCounts:
             self._write_memo(view, state, children, memo)
         return children
 
-    def _count_all(self, view: View, state: NodeState, memo: Memo | None) -> int:
-        """Count by reading all child columns, and write a memo."""
+    def _count_all(self, view: View, state: NodeState) -> int:
+        """Count by reading all child columns."""
         children = 0
         after: bytes | None = None
         while True:
             cells, after = self._reader.child_page(view, state, after)
             children += count_of(cells, state.created)
             if after is None:
-                break
-        if children > WIDE:
-            self._write_memo(view, state, children, memo)
-        return children
+                return children
 
     def _write_memo(self, view: View, state: NodeState, children: int, memo: Memo | None) -> None:
         """Write a memo for other processes; ``memo`` is the current one. A memo stays valid, so it need not be the newest."""
@@ -362,12 +362,16 @@ class ChildCounts:
     def _can_have_memo(self, state: NodeState) -> bool:
         return len(schema.child_count_key(paths.key(state.path))) <= self._store.limits.row_key
 
-    def _read_memo(self, state: NodeState) -> Memo | None:
+    def _read_memo(self, state: NodeState) -> tuple[Memo | None, bool]:
+        """Return the memo of a node, None if there is none, and whether it is damaged."""
         if not self._can_have_memo(state):
-            return None
+            return None, False
         get = Get(schema.child_count_key(paths.key(state.path)), columns=(schema.CHILD_COUNT,))
         row = self._store.read(schema.CLUSTER, [get])[0]
-        return Memo.decode(row.cells[0].value, state.path) if row.cells else None
+        try:
+            return (Memo.decode(row.cells[0].value, state.path) if row.cells else None), False
+        except FormatError:
+            return None, True
 
 
 def _bound(children: int) -> int:

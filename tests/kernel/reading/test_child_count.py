@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import ConflictError, FormatError, LeaseLostError, Settings
+from hbasemk.check import IntegrityCheck, Repair
 from hbasemk.format import paths, schema
 from hbasemk.format.extent import Extent
 from hbasemk.kernel.commit.change_source import OperationList
@@ -324,6 +325,23 @@ def test_kept_counts_do_not_hold_the_revisions_of_a_branch(world: World, monkeyp
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert before - after < 300_000
+
+
+def test_a_damaged_memo_stops_no_count_and_stays_for_the_check(store: Store, world: World, small: None) -> None:
+    instance = open_instance(store, world)
+    commit(instance, AddNode("/p", {}), *(AddNode(f"/p/{number}", {}) for number in range(6)))
+    key = schema.child_count_key(paths.key("/p"))
+    store.write(schema.CLUSTER, [Put(key, [NewCell(*schema.CHILD_COUNT, b"many")])])
+    assert count(instance, instance.head(), "/p") == 6
+    other = open_instance(store, world, mac=2)
+    assert count(other, other.head(), "/p") == 6
+    (problem,) = IntegrityCheck(other).run()
+    assert problem.repairable
+    assert "the stored child count of /p is damaged (4 bytes) (table 'cluster', row" in problem.detail
+    Repair(other).repair(problem)
+    again = open_instance(store, world, mac=3)
+    assert count(again, again.head(), "/p") == 6
+    assert memo_of(store, "/p")
 
 
 def test_a_memo_round_trips() -> None:
