@@ -55,11 +55,11 @@ class Number:
 def number_of(text: str) -> int | float | None:
     """Return the number that a JSON text spells: an ``int`` if it has only digits, else a ``float``, infinite beyond its range.
 
-    None for any other JSON text, which an earlier version can have stored.
+    None for any other text. An earlier version can have stored such a text, and numbers beyond the limit.
     """
     if _is_number(text) is None:
         return None
-    return int(Number(text)) if text.lstrip("-").isdigit() else float(text)
+    return _to_int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def _to_int(text: str) -> int:

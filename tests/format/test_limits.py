@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -25,8 +26,10 @@ from hbasemk.cli.main import cli
 from hbasemk.cli.session import Session
 from hbasemk.format import limits, paths
 from hbasemk.jsop import Number
+from hbasemk.repository import instance_of
 from hbasemk.transfer.exporter import export_json
 from hbasemk.transfer.json.reader import read_tree
+from tests.support.uncached import without_cache
 
 LONG = "9" * (limits.MAX_DIGITS + 1)
 MOST = 10**limits.MAX_DIGITS - 1
@@ -232,6 +235,26 @@ def test_large_numbers_that_are_stored_are_read_and_shown_by_python(old: Reposit
     assert exported["properties"]["j"] == {"$number": LONG} or exported["properties"]["j"] == LONG
     old.run(lambda tx: tx.copy("/old", "/again"))
     assert old.head["/again"] == node
+
+
+def test_a_long_json_number_that_is_stored_is_read_after_adjusts(
+    repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(limits, "is_long_int", lambda value: False)
+        earlier.setattr(limits, "is_long_number", lambda text: False)
+        repo.run(lambda tx: tx.add("/old", {"n": Json(LONG)}))
+        repo.run(lambda tx: tx.adjust("/old", "n", 1))
+    with without_cache(instance_of(repo)):
+        assert repo.head["/old"]["n"] == int(Decimal(LONG)) + 1
+        repo.run(lambda tx: tx.copy("/old", "/again"))
+        assert repo.head["/again"]["n"] == int(Decimal(LONG)) + 1
+        repo.run(lambda tx: tx.adjust("/old", "n", -1))
+        assert repo.head["/old"]["n"] == Json(LONG)
+        for method in ("increment", "adjust"):
+            with pytest.raises(LimitError, match=r"'n' of '/old': .* more than 4300 digits"):
+                repo.run(lambda tx, method=method: getattr(tx, method)("/old", "n", 1))
+        repo.run(lambda tx: tx.remove("/old"))
 
 
 def test_deep_nodes_that_are_stored_are_read_changed_and_removed(old: Repository) -> None:
