@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import Final
+from typing import Any, Final
 
 from hbasemk.errors import FormatError, InvalidValueError, StoreUnusableError
 from hbasemk.format import limits, paths, revisions, schema
@@ -104,13 +104,13 @@ class Settings:
         """Parse ``data``, the settings cell in ``store``; raise FormatError for a newer format or damaged data."""
         try:
             fields = json.loads(data)
-            found = int(fields["format"])
+            found = _integer(fields, "format")
             if found > format_of(store):
                 raise _other_format(found, store)
             settings = cls(
-                epoch_ms=int(fields["epochMs"]),
-                max_clock_skew_ms=int(fields["maxClockSkewMs"]),
-                lease_ms=int(fields["leaseMs"]),
+                epoch_ms=_integer(fields, "epochMs"),
+                max_clock_skew_ms=_integer(fields, "maxClockSkewMs"),
+                lease_ms=_integer(fields, "leaseMs"),
                 root_revision=revisions.from_text(fields["rootRevision"]),
                 format=found,
             )
@@ -125,6 +125,14 @@ class Settings:
                 schema.SETTINGS_ROW,
                 schema.SETTINGS,
             ) from error
+
+
+def _integer(fields: Mapping[str, Any], name: str) -> int:
+    """Return an integer of the settings; raise TypeError for a number in another form, or a text, which no version writes."""
+    if type(fields[name]) is not int:
+        raise TypeError(f"{name} must be an integer")
+    found: int = fields[name]
+    return found
 
 
 def _other_format(found: int, store: Store) -> FormatError:
@@ -147,7 +155,7 @@ def format_change(row: Row, store: Store) -> FormatError | None:
         if cell.qualifier != schema.SETTINGS[1]:
             continue
         try:
-            found = int(json.loads(cell.value)["format"])
+            found = _integer(json.loads(cell.value), "format")
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
         if found != format_of(store):
