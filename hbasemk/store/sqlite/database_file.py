@@ -158,6 +158,13 @@ class DatabaseFile:
         sql.execute("BEGIN IMMEDIATE")
         try:
             if not self._is_ours(sql):
+                encoding = sql.execute("PRAGMA encoding").fetchone()[0]
+                if encoding != "UTF-8":
+                    # SQLite never changes the encoding of a file. The names of our tables are read as UTF-8.
+                    raise StoreUnusableError(
+                        f"{self.path} is an empty SQLite database with the encoding {encoding}, and a repository needs UTF-8; it "
+                        "was not touched. Delete it, or use another file."
+                    )
                 sql.execute(f"PRAGMA application_id={APPLICATION_ID}")
                 sql.execute(f"PRAGMA user_version={FORMAT}")
                 sql.execute(CATALOG)

@@ -84,6 +84,20 @@ class TestFiles:
         store.write("one", [flag(b"r")])
         store.close()
 
+    @pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
+    def test_an_empty_database_in_utf_16_is_rejected_by_name_and_unchanged(self, path: Path, encoding: str) -> None:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.executescript(f"PRAGMA encoding='{encoding}'; CREATE TABLE x (a); DROP TABLE x; VACUUM")
+        content = path.read_bytes()
+        store = SqliteStore(str(path))
+        with pytest.raises(StoreUnusableError, match=rf"with the encoding {encoding}, and a repository needs UTF-8"):
+            store.create_tables(TABLES)
+        with pytest.raises(StoreUnusableError, match=r"content\.db is empty"):
+            store.verify(TABLES)
+        store.close()
+        assert path.read_bytes() == content
+        assert not path.with_name("content.db-wal").exists()
+
     def test_a_journal_without_a_roll_back_does_not_prevent_opening(self, store: SqliteStore, path: Path) -> None:
         store.close()
         path.with_name("content.db-journal").write_bytes(b"")
