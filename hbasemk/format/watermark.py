@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hbasemk.errors import FormatError
 from hbasemk.format import revisions, schema
 from hbasemk.format.limits import shown
 from hbasemk.format.trim_level import NOTHING_TRIMMED, TrimLevel
@@ -113,3 +114,13 @@ class Watermark:
                 schema.WATERMARK,
             ) from error
         return cls(revision, frozenset(hidden))
+
+
+def above_all(watermark: int) -> FormatError:
+    """Return the error for a watermark that is above all revisions: the next id could be years ahead."""
+    return schema.damaged(
+        f"the watermark is {revisions.to_text(watermark)}, and all revisions are lower",
+        schema.CLUSTER,
+        schema.SETTINGS_ROW,
+        schema.WATERMARK,
+    )

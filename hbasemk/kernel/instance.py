@@ -149,6 +149,7 @@ class Instance:
             found, watermark, created = settings.create(retrying, wanted or Settings(), accepted)
         else:
             (found, watermark), created = settings.require(retrying), False
+        settings.require_revisions(watermark, retrying)
         if accepted is not None:
             schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hbasemk import FormatError
+from hbasemk.check import check_unopened
+from hbasemk.check import problem as kinds
 from hbasemk.format import revisions, schema
 from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
@@ -45,3 +47,34 @@ def test_a_watermark_that_is_a_branch_revision_is_damage(world: World, transacti
     with pytest.raises(FormatError, match=r"the first one is a branch revision .*column d:b'watermark'"):
         Instance.open(store, TestRuntime(world), create=False)
     put_watermark(store, right)
+
+
+@pytest.mark.parametrize("years", [0, 10])
+def test_a_watermark_above_all_revisions_is_damage_where_all_writes_have_an_order(
+    world: World, ordered_store: Store, years: int
+) -> None:
+    one = open_instance(ordered_store, world, mac=0x11)
+    above = revisions.later(commit(one, AddNode("/a", {})), years * 365 * 24 * 3600 * 1000 + 1)
+    right = put_watermark(ordered_store, revisions.to_bytes((above,)))
+    expected = rf"watermark is {revisions.to_text(above)}, and all revisions are lower .*column d:b'watermark'"
+    with pytest.raises(FormatError, match=expected) as caught:
+        Instance.open(ordered_store, TestRuntime(world), create=False)
+    assert kinds.WATERMARK in {found.kind for found in check_unopened(one.store, one.runtime, caught.value)}
+    put_watermark(ordered_store, right)
+    open_instance(ordered_store, world, mac=0x22)
+
+
+@pytest.mark.parametrize("years", [0, 10])
+def test_an_instance_that_is_open_makes_no_ids_above_a_watermark_that_is_above_all_revisions(
+    world: World, years: int
+) -> None:
+    # A commit goes step by step.
+    store = MemoryStore(world.clock, transactions=True, batch_rows=1)
+    instance = open_instance(store, world)
+    first = commit(instance, AddNode("/a", {}))
+    right = put_watermark(store, revisions.to_bytes((revisions.later(first, years * 365 * 24 * 3600 * 1000 + 1),)))
+    world.advance(1)
+    with pytest.raises(FormatError, match="and all revisions are lower"):
+        commit(instance, AddNode("/b", {}))
+    put_watermark(store, right)
+    assert revisions.ms_of(commit(instance, AddNode("/b", {}))) - revisions.ms_of(first) < 10_000

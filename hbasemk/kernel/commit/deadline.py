@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 from hbasemk.format import journal_row, schema
 from hbasemk.format.journal_row import JournalRow
-from hbasemk.format.watermark import Watermark
+from hbasemk.format.watermark import Watermark, above_all
 from hbasemk.kernel.commit.draft import Draft
 from hbasemk.kernel.ids.clock import IdClock
 from hbasemk.kernel.schema_version import NumberCheck
@@ -55,6 +55,7 @@ class OrderCheck:
         self._clock = clock
         self._known = known
         self._number = None if clock.accepted is None else NumberCheck(clock.accepted)
+        self._wrong_watermark: int | None = None
         self.highest = 0
         self.rows: Final = _ROWS if self._number is None else _ROWS_WITH_NUMBER
         """The additional rows that the transaction must read."""
@@ -69,14 +70,22 @@ class OrderCheck:
         if self._number is not None and not self._number((settings,)):
             return False
         # The integrity check reports a key that is not a revision id.
-        highest = int.from_bytes(last.key, "big") if journal_row.is_key(last.key) else self._known
+        is_known = journal_row.is_key(last.key)
+        highest = int.from_bytes(last.key, "big") if is_known else self._known
+        # There always is a row at the watermark, or above.
+        self._wrong_watermark = watermark if is_known and watermark > highest else None
         self.highest = max(highest, watermark)
-        return watermark < self._revision >= self._clock.least_id(self.highest)
+        return self._wrong_watermark is None and watermark < self._revision >= self._clock.least_id(self.highest)
 
     def refuse(self, location: str) -> NoReturn:
-        """Raise the error for a revision that may not be created; after TooSlow, the next id is high enough."""
+        """Raise the error for a revision that may not be created; after TooSlow, the next id is high enough.
+
+        Raises FormatError if the watermark is above all revisions.
+        """
         if self._number is not None:
             self._number.require(location)
+        if self._wrong_watermark is not None:
+            raise above_all(self._wrong_watermark)
         self._clock.observe(self.highest)
         raise TooSlow
 
