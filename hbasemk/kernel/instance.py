@@ -208,7 +208,7 @@ class Instance:
 
     def recent_head(self) -> View:
         """Return the head for a transaction; poll first, unless a poll began within the last :attr:`max_poll_age` seconds."""
-        self.journal.prepare_commit(self.max_poll_age, self.runtime.retry_timeout)
+        self.journal.prepare_commit(self.max_poll_age, self.runtime.monotonic() + self.runtime.retry_timeout)
         self.periodic_work.check_backlog()
         return self.journal.head
 

@@ -80,8 +80,8 @@ class Committer(Committing):
         begun: Callable[[int], None] | None,
     ) -> int:
         since = 0
-        made_room = self._turns.make_room()
-        self._journal.prepare_commit(max_poll_age, max(deadline - self._runtime.monotonic(), 0), made_room)
+        made_room = self._turns.make_room(deadline)
+        self._journal.prepare_commit(max_poll_age, deadline, made_room)
         head_is_current = False
         outage: RetryBudget | None = None
         started = self._runtime.monotonic()

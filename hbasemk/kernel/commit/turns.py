@@ -6,7 +6,6 @@ processes do. A commit without a conflict never waits here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -84,10 +83,10 @@ class Turns:
         self._shown = now
         return True
 
-    def make_room(self) -> bool:
+    def make_room(self, deadline: float) -> bool:
         """Wait once before a commit if this process has had its turn and others wait for the same; return whether it did.
 
-        One round trip for each turn in which others wait; otherwise none.
+        It waits until ``deadline`` at most. One round trip for each turn in which others wait; otherwise none.
         """
         now = self._runtime.monotonic()
         if self._turn_began is None or now - self._turn_began < TURN:
@@ -104,7 +103,7 @@ class Turns:
         if not any(mine & _touched(row) for row in rows):
             return False
         self._turn_began = None
-        self._wait(len(waiting))
+        self._wait(len(waiting), deadline)
         return True
 
     def wait_for_turn(self, since: int, deadline: float) -> None:
@@ -113,8 +112,9 @@ class Turns:
         ``since`` is the revision of this commit's first conflict.
         """
         waiting = self._journal.contention.waiting(self._lease.machine)
-        self._wait(sum(1 for first in waiting if first < since), max(deadline - self._runtime.monotonic(), 0))
+        self._wait(sum(1 for first in waiting if first < since), deadline)
 
-    def _wait(self, others: int, longest: float = math.inf) -> None:
+    def _wait(self, others: int, deadline: float) -> None:
+        longest = max(deadline - self._runtime.monotonic(), 0)
         seconds = min(max(others * self._attempt_seconds, SHORTEST), LONGEST)
         wait_before_retry(self._runtime, min(seconds * (0.5 + self._runtime.random.random()), longest))

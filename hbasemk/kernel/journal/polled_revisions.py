@@ -192,14 +192,14 @@ class PolledRevisions(KnownRevisions):
         """Let no poll count as recent that began before now: this instance has met a commit that the head may lack."""
         self._distrusted_at = self._runtime.monotonic()
 
-    def prepare_commit(self, max_poll_age: float, at_most: float, must_poll: bool = False) -> None:
+    def prepare_commit(self, max_poll_age: float, deadline: float, must_poll: bool = False) -> None:
         """Make the head one to base a commit on: poll, unless a poll began within the last ``max_poll_age`` seconds.
 
-        First wait while other processes should commit, at most ``at_most`` seconds in each call of the store. A poll follows
-        each wait: a commit on an older head might conflict with those that it has waited for.
+        First wait while other processes should commit, until ``deadline`` at most. A poll follows each wait: a commit on an older
+        head might conflict with those that it has waited for.
         """
         must_poll = must_poll or not self.is_recent(max_poll_age)
-        while self._store.give_way(at_most):
+        while self._store.give_way(max(deadline - self._runtime.monotonic(), 0)):
             self.poll()
             must_poll = False
         if must_poll:

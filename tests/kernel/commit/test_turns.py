@@ -102,19 +102,20 @@ class Pair:
             self.two.commit_on(base, OperationList([Increment(waits_for, "n", 1)]), "")
         self.one.poll()
 
-    def commit(self, instance: Instance, path: str) -> float:
+    def commit(self, instance: Instance, path: str, retry_timeout: float = 60) -> float:
         """Increment; return the seconds that it waited."""
         began = self.world.ms
-        instance.commit(lambda _: OperationList([Increment(path, "n", 1)]), "", retry_timeout=60, max_poll_age=1000)
+        source = OperationList([Increment(path, "n", 1)])
+        instance.commit(lambda _: source, "", retry_timeout=retry_timeout, max_poll_age=1000)
         return (self.world.ms - began) / 1000
 
-    def keep_on(self, path: str) -> float:
+    def keep_on(self, path: str, retry_timeout: float = 60) -> float:
         """Commit for longer than a turn; return the total seconds that it waited."""
         waited = self.commit(self.one, path)
         self.world.advance(TURN * 0.6)
         waited += self.commit(self.one, path)
         self.world.advance(TURN * 0.6)
-        return waited + self.commit(self.one, path)
+        return waited + self.commit(self.one, path, retry_timeout)
 
 
 def test_a_process_yields_once_to_waiting_ones_after_its_turn() -> None:
@@ -149,6 +150,33 @@ def test_a_commit_waits_for_its_turn_until_its_deadline_at_most(monkeypatch: pyt
     began = world.ms
     two.commit(lambda _: OperationList([SetProperty("/a", "n", 2)]), "", retry_timeout=0.1, max_poll_age=60)
     assert world.ms - began <= 101
+
+
+def test_a_process_yields_until_its_deadline_at_most() -> None:
+    pair = Pair()
+    for _ in range(20):
+        pair.one._committer._turns.record_attempt(LONGEST)
+    assert pair.keep_on("/a", 0.05) <= 0.051
+
+
+def test_all_waits_for_time_slices_before_one_commit_end_at_its_deadline() -> None:
+    world = World()
+
+    class Slices(CountingStore):
+        """A store in which a commit waits twice, each time as long as it may."""
+
+        waits = 2
+
+        def give_way(self, at_most: float) -> bool:
+            self.waits -= 1
+            world.advance(at_most)
+            return self.waits >= 0
+
+    instance = open_instance(Slices(MemoryStore(world.clock)), world)
+    began = world.ms
+    source = OperationList([AddNode("/a", {})])
+    instance.commit(lambda _: source, "", retry_timeout=1, max_poll_age=0)
+    assert world.ms - began < 1100
 
 
 def test_commits_without_contention_make_no_additional_calls(monkeypatch: pytest.MonkeyPatch) -> None:
