@@ -19,7 +19,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hbasemk.format import schema
+from hbasemk.format import revisions, schema
 from hbasemk.opening import open_store
 from hbasemk.testing.history.processes import Conductor, RunReport
 from tests.support.cluster import GATEWAYS, Administrator, Cluster, RefusedError, running_cluster
@@ -67,11 +67,11 @@ class RegionFaults:
                 self._administrator("move", name, self._chance.choice(servers))
 
     def split_a_region(self) -> None:
-        """Split the region of a table at a row that it holds."""
+        """Split a region of a table between its rows; that of the journal between those that exist and later ones."""
         table = self._a_table()
         keys = {
             "nodes": b"\0\2/counters/1",
-            "journal": bytes([0x66, self._chance.randrange(256)]),
+            "journal": schema.revision_key(revisions.pack(time.time_ns() // 10**6 - revisions.DEFAULT_EPOCH_MS, 0, 0)),
             "cluster": bytes([self._chance.randrange(256)]),
             "blobs": bytes([self._chance.randrange(256)]),
         }
