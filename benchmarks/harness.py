@@ -6,7 +6,6 @@ compared with each other take turns in the same way. Other load on the machine a
 
 from __future__ import annotations
 
-import gc
 import shutil
 import tempfile
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
+from benchmarks.garbage import own_collections
 from benchmarks.registry import Entry
 from benchmarks.results import Result, Run, spread
 from benchmarks.sizes import Sizes
@@ -189,10 +189,7 @@ class Harness:
         ]
         self._report(f"{self.scenario}: {', '.join(calls)}")
         active = list(measured)
-        gc.collect()
-        # The collector skips objects that exist already, so turns do not pay for them.
-        gc.freeze()
-        try:
+        with own_collections() as collect_young:
             for turn in range(-max(1, turns // WARM_UP) if warm_up else 0, turns):
                 start = turn % max(1, len(active))
                 for one in active[start:] + active[:start]:
@@ -200,6 +197,7 @@ class Harness:
                     try:
                         if before is not None:
                             before(system, turn)
+                        collect_young()
                         start_time = time.perf_counter()
                         one.call(system, turn)
                         taken = time.perf_counter() - start_time
@@ -213,8 +211,6 @@ class Harness:
                         one.samples.append(taken / loops)
                     if one.spent > self.sizes.time_limit:
                         active.remove(one)
-        finally:
-            gc.unfreeze()
         for one in measured:
             if one.samples:
                 short = "cut short" if len(one.samples) < turns else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +65,44 @@ def test_no_call_follows_one_of_the_same_system_within_a_turn(tmp_path: Path) ->
     assert len(calls) == len(set(calls)) == 4 * 4
     followed = [(first[1], second[1]) for first, second in pairwise(calls) if first[0] == second[0]]
     assert all(first != second for first, second in followed), calls
+
+
+def test_no_call_pays_for_collections_that_the_objects_of_other_calls_cause(tmp_path: Path) -> None:
+    thresholds = young, middle, _ = gc.get_threshold()
+    sizes = {"few": young // 4, "some": young * 3 // 2, "many": young * (middle + 2) + young // 2}
+    generations: dict[str, list[list[int]]] = {name: [] for name in sizes}
+    running = ""
+    kept = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and running:
+            generations[running][-1].append(info["generation"])
+
+    def keep(name: str) -> Call:
+        def call(_: System, turn: int) -> None:
+            nonlocal running
+            generations[name].append([])
+            running = name
+            kept.append([[turn] for _ in range(sizes[name])])
+            running = ""
+
+        return call
+
+    with Harness(Run("r", "sqlite", {}), [BASELINE], str(tmp_path), TINY) as harness:
+        contenders = harness.tree("turns")
+        gc.callbacks.append(note)
+        try:
+            for names in (["few", "some", "many"], ["some"]):
+                harness.compare_calls({name: keep(name) for name in names}, contenders, turns=30)
+        finally:
+            gc.callbacks.remove(note)
+    assert not any(generations["few"])
+    # A call pays for its own objects in each turn, as in a program of a user.
+    for name in ("some", "many"):
+        first, *others = generations[name]
+        assert first
+        assert [one for one in others if one != first] == []
+    assert gc.get_threshold() == thresholds
 
 
 def test_no_node_is_read_twice_in_warm_reads_with_few_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
