@@ -70,15 +70,17 @@ def main(url: str, children: int, name: str | None) -> None:
     The repository at URL must be new. Each phase runs in its own process; with PHASE, only this one runs.
     """
     try:
+        if name is not None:
+            phase(url, name, children)
+            return
         open_store(url)[0].close()
     except hbasemk.HbasemkError as error:
         raise click.ClickException(str(error)) from error
-    if name is not None:
-        phase(url, name, children)
-        return
     click.echo("| operation | result | time | round trips |\n| --- | ---: | ---: | --- |")
     for one in PHASES:
-        subprocess.run([sys.executable, "-m", "benchmarks.child_count", url, str(children), one], check=True)
+        command = [sys.executable, "-m", "benchmarks.child_count", url, str(children), one]
+        if code := subprocess.run(command, check=False).returncode:
+            sys.exit(code)  # the process has printed the error
 
 
 if __name__ == "__main__":

@@ -170,7 +170,7 @@ def main(url: str, counts: tuple[int, ...], rounds: int, commits: int) -> None:
     URL names one gateway: hbase://host:port/?prefix=bench_. Figures are medians, with the least and the greatest of all rounds.
     """
     try:
-        measure(url, counts, rounds, commits)
+        measure(url, tuple(dict.fromkeys(counts)), rounds, commits)
     except hbasemk.HbasemkError as error:
         raise click.ClickException(str(error)) from error
 

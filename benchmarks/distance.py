@@ -35,7 +35,11 @@ def address(_: click.Context, __: click.Parameter, value: str) -> tuple[str, int
 def main(server: tuple[str, int], round_trip: float, port: int) -> None:
     """Forward connections to a server, with the delay of a longer way, until Ctrl-C. Print the address to connect to."""
     host, number = server
-    with Relay(host, number, delay=round_trip / 2000, listen=port) as relay:
+    try:
+        forwarding = Relay(host, number, delay=round_trip / 2000, listen=port)
+    except OSError as error:
+        raise click.UsageError(f"--port must be a free port, got {port}; choose another one ({error})") from error
+    with forwarding as relay:
         click.echo(f"127.0.0.1:{relay.port}")
         threading.Event().wait()
 

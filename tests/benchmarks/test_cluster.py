@@ -14,7 +14,7 @@ from tests.support.hbase import HBase
 @pytest.mark.proof
 def test_a_row_follows_for_each_kind_and_number_of_writers(hbase: HBase) -> None:
     prefix = hbase.new_prefix()
-    options = ("--rounds", "1", "--commits", "8", "--writers", "1", "--writers", "2")
+    options = ("--rounds", "1", "--commits", "8", "--writers", "1", "--writers", "2", "--writers", "1")
     code, printed, errors = ended("cluster", hbase.url(prefix), *options)
     assert code == 0, errors
     rows = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("|")][2:]

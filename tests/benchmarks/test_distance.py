@@ -82,6 +82,12 @@ def test_the_command_prints_the_address_and_forwards_until_it_is_interrupted(ech
         assert process.wait(60) == 1
 
 
+def test_a_port_that_is_in_use_is_refused(echo: int) -> None:
+    result = CliRunner().invoke(main, [f"127.0.0.1:{echo}", "--port", str(echo)])
+    assert result.exit_code == 2
+    assert f"--port must be a free port, got {echo}" in result.output
+
+
 @pytest.mark.parametrize("server", ["9091", ":9091", "localhost:", "localhost:x", "localhost:0", "localhost:65536"])
 def test_a_server_that_is_not_named_is_refused(server: str) -> None:
     result = CliRunner().invoke(main, [server])
