@@ -93,6 +93,8 @@ def bench(
     measured = True
     with json_file.open("a", encoding="utf-8") if json_file is not None else nullcontext() as out:
         for place in found:
+            runner.make_folder(place)
+        for place in found:
             run = runner.measure(
                 place,
                 chosen,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -130,9 +131,30 @@ class Writer:
         self._out.flush()
 
 
+_TYPES: Final[dict[Any, tuple[type, ...]]] = {
+    "str": (str,),
+    "int": (int,),
+    "bool": (bool,),
+    "float | None": (float, int, type(None)),
+}
+_RESULT: Final = {one.name: _TYPES[one.type] for one in fields(Result)}
+_RUN: Final = {"run": (str,), "store": (str,), "environment": (dict,)}
+_ENVIRONMENT: Final = {"left_out": (dict,), "packages": (dict,), "load": (list,)}
+
+
+def _check(found: dict[str, Any], types: Mapping[str, tuple[type, ...]]) -> None:
+    """Raise an error for a value of another type, and for a number that is not finite."""
+    for name, value in found.items():
+        if name in types and type(value) not in types[name]:
+            raise TypeError(
+                f"{name} must be {' or '.join(one.__name__ for one in types[name])}, not {type(value).__name__}"
+            )
+        if isinstance(value, (int, float)) and not math.isfinite(value):
+            raise ValueError(f"{name} must be finite")
+
+
 def read(files: Iterable[Path]) -> list[Run]:
     """Read the runs from files of JSON lines. Raises InvalidValueError for other content, and OSError."""
-    names = {one.name for one in fields(Result)}
     runs: dict[str, Run] = {}
     for file in files:
         try:
@@ -145,12 +167,15 @@ def read(files: Iterable[Path]) -> list[Run]:
             try:
                 found = json.loads(line)
                 if found["kind"] == "run":
+                    _check(found, _RUN)
+                    _check(found["environment"], _ENVIRONMENT)
                     run = runs.setdefault(found["run"], Run(found["run"], found["store"], {}))
                     run.environment = found["environment"]
                 else:
-                    given = {name: value for name, value in found.items() if name in names}
+                    _check(found, _RESULT)
+                    given = {name: value for name, value in found.items() if name in _RESULT}
                     runs[found["run"]].results.append(Result(**given))
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
                 raise InvalidValueError(
                     f"{file}, line {number} must be a benchmark result as --json writes it, got another text ({error!r})"
                 ) from error

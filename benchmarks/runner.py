@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -55,6 +57,18 @@ def place_of(text: str) -> Place:
     return Place("sqlite", text)
 
 
+def make_folder(place: Place) -> None:
+    """Create the folder of a place, if it is one. Raises InvalidValueError if no files can be created in it."""
+    if place.store == "sqlite":
+        try:
+            Path(place.where).mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryDirectory(dir=place.where).cleanup()
+        except OSError as error:
+            raise InvalidValueError(
+                f"{place.where!r} must be a folder in which files can be created ({error.strerror}); choose another one"
+            ) from error
+
+
 def choose(store: Store, keys: Sequence[str]) -> tuple[list[Entry], dict[str, str]]:
     """Return the installed systems of a store, limited to ``keys`` if any, and why each other one is left out."""
     found: list[Entry] = []
@@ -103,7 +117,7 @@ def measure(
     with ExitStack() as stack:
         on_result = (lambda _: None) if out is None else stack.enter_context(Writer(run, out)).write
         harness = stack.enter_context(Harness(run, chosen, place.where, sizes, report, on_result))
-        for name in scenarios or SCENARIOS:
+        for name in dict.fromkeys(scenarios or SCENARIOS):
             harness.scenario = name
             SCENARIOS[name](harness)
     return run

@@ -127,6 +127,22 @@ def test_a_second_place_that_is_wrong_is_an_error_before_the_run(
     assert not (tmp_path / "trees").exists()
 
 
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_place_that_is_no_folder_is_an_error_before_the_run(
+    place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert ended(str(tmp_path / "trees"), str(tmp_path / place), "--quick", *SMALL) == USAGE
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{str(tmp_path / place)!r} must be a folder" in err
+
+
+def test_a_scenario_that_is_given_twice_runs_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended(str(tmp_path), "--quick", *SMALL, "--scenario", "set") == DONE
+    assert capfd.readouterr().err.count("set: set one property") == 1
+
+
 def test_an_interruption_keeps_the_results_until_then(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,7 +224,7 @@ def test_no_control_character_of_an_argument_reaches_a_terminal(tmp_path: Path) 
 def test_a_closed_pipe_ends_the_tables_without_an_error(tmp_path: Path) -> None:
     pytest.importorskip("rich")
     line = (
-        '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": []}}\n'
+        '{"kind": "run", "run": "r", "store": "sqlite", "environment": {"left_out": {}}}\n'
         '{"kind": "result", "run": "r", "store": "sqlite", "scenario": "s", "operation": "o", "system": "hbasemk", '
         '"name": "hbasemk", "role": "hbasemk", "unit": "s", "samples": 1, "median": 1.0, "p25": 1.0, "p75": 1.0, "low": 1.0}\n'
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +53,45 @@ def test_an_invalid_file_is_rejected_with_the_line(tmp_path: Path) -> None:
         write(run(result("set", "set one property", "hbasemk", 0.001)), out)
         out.write('{"kind": "result", "run": "unknown"}\n')
     with pytest.raises(InvalidValueError, match=r"other\.jsonl, line 3"):
+        read([file])
+
+
+WRONG_RESULTS: list[dict[str, Any]] = [
+    *({name: 3} for name in ("run", "store", "scenario", "operation", "system", "name", "role", "unit", "note")),
+    *(
+        {name: wrong}
+        for name in ("median", "p25", "p75", "low")
+        for wrong in ("1", [1], True, math.nan, math.inf, 10**400)
+    ),
+    *({"samples": wrong} for wrong in ("1", 1.5, None)),
+    {"failed": 1},
+]
+WRONG_RUNS: list[dict[str, Any]] = [
+    {"run": 3},
+    {"store": 3},
+    *({"environment": wrong} for wrong in (3, {"left_out": []}, {"packages": "all"}, {"load": 0.5})),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"), [*(("result", one) for one in WRONG_RESULTS), *(("run", one) for one in WRONG_RUNS)]
+)
+def test_values_of_wrong_types_are_rejected_with_the_line(kind: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "other.jsonl"
+    with file.open("w") as out:
+        write(run(result("set", "set one property", "hbasemk", 0.001)), out)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    number = next(number for number, line in enumerate(lines) if line["kind"] == kind)
+    lines[number] |= changes
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(InvalidValueError, match=rf"other\.jsonl, line {number + 1} must be a benchmark result"):
+        read([file])
+
+
+def test_a_line_that_is_nested_too_deeply_is_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "other.jsonl"
+    file.write_text("[" * 100_000)
+    with pytest.raises(InvalidValueError, match=r"other\.jsonl, line 1"):
         read([file])
 
 
