@@ -20,6 +20,19 @@ READY_WITHIN = 30.0
 
 FILE, LOG = "Data.fs", "server.log"
 
+SERVER = """
+import os, threading
+from ZEO.runzeo import main
+
+def end_with_input():
+    os.read(0, 1)
+    os._exit(0)
+
+threading.Thread(target=end_with_input, daemon=True).start()
+main()
+"""
+"""A server that ends with its standard input, so also if the process that started it is killed."""
+
 LISTENING = b"listening on"
 """The log of a server has this as soon as its port is its own."""
 
@@ -61,8 +74,10 @@ class ZeoSystem(ObjectSystem):
     def _begin_at_head(self) -> None:
         # The server announces commits of other clients by itself, but only a reply proves that all announcements until now
         # have arrived.
-        self._storage.ping()
-        super()._begin_at_head()
+        try:
+            self._storage.ping()
+        finally:
+            super()._begin_at_head()
 
     def clear_caches(self) -> None:
         super().clear_caches()
@@ -95,8 +110,8 @@ def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
     for _ in range(5):
         port = free_port()
         with (folder / LOG).open("wb") as log:
-            command = [sys.executable, "-m", "ZEO.runzeo", "-a", f"{HOST}:{port}", "-f", str(folder / FILE)]
-            server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            command = [sys.executable, "-c", SERVER, "-a", f"{HOST}:{port}", "-f", str(folder / FILE)]
+            server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_WITHIN
         while server.poll() is None and time.monotonic() < deadline:
             if LISTENING in (folder / LOG).read_bytes():
@@ -107,10 +122,9 @@ def serve(folder: Path) -> tuple[int, subprocess.Popen[bytes]]:
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """Stop a server and wait until the process has ended."""
-    server.terminate()
+    """Close a server's standard input, and wait until the process has ended."""
     try:
-        server.wait(10)
+        server.communicate(timeout=10)
     except subprocess.TimeoutExpired:
         server.kill()
         server.wait()

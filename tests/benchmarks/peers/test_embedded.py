@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,25 @@ pytest.importorskip("ZODB", reason="the peers of SQLite need ZODB")
 
 import ZEO.ClientStorage
 from transaction.interfaces import TransientError
+from ZEO.Exceptions import ClientDisconnected
 
 from benchmarks.peers import zeo
 from benchmarks.peers.objects import ObjectSystem
 from benchmarks.system import System
 from tests.support.benchmarks import SystemContract, load
+
+OWNER = """
+import pathlib, sys
+from benchmarks.peers import zeo
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir()
+port, server = zeo.serve(folder)
+print(port, flush=True)
+sys.stdin.read()
+"""
+"""A program that starts a server in a folder, prints its port, and waits."""
+HANGS = 120
+"""Seconds after which the server surely does not end by itself."""
 
 
 class Embedded(SystemContract):
@@ -90,3 +107,33 @@ class TestZeo(Embedded):
                 ZEO.ClientStorage.ClientStorage((zeo.HOST, port), wait_timeout=zeo.READY_WITHIN).close()
             finally:
                 zeo.stop(server)
+
+    def test_the_death_of_the_server_is_the_error_of_each_later_call(
+        self, place: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        system = load(self.target).create(place)
+        assert isinstance(system, zeo.ZeoSystem)
+        system.add([("/a", {"value": 1})])
+        assert system._server is not None
+        system._server.kill()
+        system._server.wait()
+        monkeypatch.setattr(system._storage._server, "timeout", 0.1)
+        for call in (lambda: system.set("/a", "value", 2), lambda: system.increment("/a", "value"), system.refresh):
+            with pytest.raises(ClientDisconnected):
+                call()
+        system.close()
+
+    def test_the_server_ends_with_a_process_that_is_killed(self, place: str) -> None:
+        command = [sys.executable, "-c", OWNER, place]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
+            try:
+                assert owner.stdout is not None
+                port = int(owner.stdout.readline())
+                socket.create_connection((zeo.HOST, port)).close()
+            finally:
+                owner.kill()
+        deadline = time.monotonic() + HANGS
+        with pytest.raises(ConnectionRefusedError):
+            while time.monotonic() < deadline:
+                socket.create_connection((zeo.HOST, port)).close()
+                time.sleep(0.02)
