@@ -63,14 +63,11 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
                 result = line.found.get(key)
                 if result is None or not result.median or result.unit != unit:
                     continue
-                spread = [
-                    [result.median - (result.p25 or result.median)],
-                    [(result.p75 or result.median) - result.median],
-                ]
+                low, high = (result.median if one is None else one for one in (result.p25, result.p75))
                 axis.barh(
                     position,
                     result.median,
-                    xerr=spread,
+                    xerr=[[result.median - low], [high - result.median]],
                     height=0.9,
                     color=colours[key],
                     ecolor="#333333",

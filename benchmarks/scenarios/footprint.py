@@ -186,8 +186,14 @@ def idle(harness: Harness) -> None:
         polls, calls, rows, share = found
         seconds = harness.sizes.idle_seconds
         harness.record(contender, "idle: polls per second", "polls", [polls / seconds])
-        harness.record(contender, "idle: calls per poll", "calls", [calls / max(1, polls)])
-        harness.record(contender, "idle: rows read per poll", "rows", [rows / max(1, polls)])
+        for operation, unit, count in (
+            ("idle: calls per poll", "calls", calls),
+            ("idle: rows read per poll", "rows", rows),
+        ):
+            if polls:
+                harness.record(contender, operation, unit, [count / polls])
+            else:
+                harness.record_missing(contender.entry, operation, f"no polls in {seconds} s")
         harness.record(contender, "idle: share of a core", "%", [100 * share])
 
 

@@ -137,7 +137,8 @@ def assert_whole(run: Run, messages: list[str]) -> None:
     assert not run.environment["left_out"], run.environment["left_out"]
     assert {result.scenario for result in run.results} == set(SCENARIOS), "\n".join(messages)
     own = [result for result in run.results if result.system == "hbasemk"]
-    absent = [result.operation for result in own if result.median is None]
+    # In a tiny run, an idle instance on SQLite may not poll.
+    absent = [one.operation for one in own if one.median is None and not one.note.startswith("no polls")]
     assert not absent, absent
     over = {
         result.operation: result.median

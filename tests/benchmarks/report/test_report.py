@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.environment import environment
-from benchmarks.report import figures, markdown, tables, targets
+from benchmarks.report import figures, markdown, plots, tables, targets
 from benchmarks.results import Result, Run, read, spread, write
 from benchmarks.runner import place_of
 from benchmarks.sizes import FULL, QUICK, TINY
@@ -298,6 +298,15 @@ def test_tables_fit_narrow_and_wide_terminals() -> None:
         assert ("(0.95-1.1)" in out.getvalue()) is spread_shown
         # A load average of 10 or more is a character longer, and may break the line within the remark.
         assert "a remark" in " ".join(out.getvalue().split())
+
+
+def test_the_bar_of_an_error_begins_at_a_quartile_of_zero() -> None:
+    containers = pytest.importorskip("matplotlib.container")
+    made = run(Result("sqlite", "s", "o", "hbasemk", "hbasemk", "hbasemk", "retries", 4, 2.0, 0.0, 3.0, 0.0))
+    figure = plots._bars(figures.lines(made), figures.columns(made))
+    (bars,) = [one for one in figure.axes[0].containers if isinstance(one, containers.BarContainer)]
+    (segment,) = bars.errorbar[2][0].get_segments()
+    assert [x for x, _ in segment] == [0.0, 3.0]
 
 
 def test_sizes_are_checked() -> None:
