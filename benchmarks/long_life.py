@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -110,6 +111,16 @@ def in_container(urls: Sequence[str], work: Callable[[Instance], object]) -> Non
             work(instance_of(repository))
 
 
+def check_stages(stages: Sequence[int], added: int) -> None:
+    """Raise an error for a stage that the node has passed before, because ``added`` revisions follow each stage."""
+    for before, stage in pairwise(stages):
+        if stage < before + added:
+            raise click.UsageError(
+                f"REVISIONS must be at least {before + added:,} after {before:,}, got {stage:,}: the turns between them add "
+                f"{added:,} revisions. Use another number or fewer --turns."
+            )
+
+
 def measure(url: str, young: str, stages: tuple[int, ...], turns: int, container: str | None) -> None:
     """Print a row for each number of revisions, and one after the collection of all of them.
 
@@ -166,8 +177,10 @@ def main(url: str, young: str, stages: tuple[int, ...], turns: int, container: s
     repository at YOUNG that has ten revisions at first, and one more after each turn. The same operation on both follows
     each other. The repositories at URL and YOUNG must be new.
     """
+    stages = stages or (10_000, 1_000_000)
+    check_stages(stages, turns * (1 if container is None else 3))
     try:
-        measure(url, young, stages or (10_000, 1_000_000), turns, container)
+        measure(url, young, stages, turns, container)
     except (hbasemk.HbasemkError, SpaceError) as error:
         raise click.ClickException(str(error)) from error
 

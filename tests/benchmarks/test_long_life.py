@@ -56,6 +56,25 @@ def test_a_container_is_refused_for_sqlite(tmp_path: Path, checked: Checked) -> 
     assert printed.count("\n") == 3
 
 
+@pytest.mark.parametrize(
+    ("stages", "options", "message"),
+    [
+        (["50", "10"], [], "at least 70 after 50, got 10"),
+        (["50", "50"], [], "at least 70 after 50, got 50"),
+        (["10", "50", "69"], [], "at least 70 after 50, got 69"),
+        (["10", "60"], ["--container", "none"], "at least 70 after 10, got 60"),
+    ],
+)
+def test_a_stage_that_the_rows_before_it_reach_is_refused(
+    stages: list[str], options: list[str], message: str, tmp_path: Path
+) -> None:
+    urls = [f"sqlite:///{tmp_path / name}.db" for name in ("old", "young")]
+    code, printed, errors = ended("long_life", *urls, *stages, "--turns", TURNS, *options)
+    assert (code, printed) == (2, "")
+    assert message in errors
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_wrong_url_shows_no_traceback() -> None:
     code, printed, errors = ended("long_life", "nowhere", "nowhere")
     assert (code, printed) == (1, "")
