@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,16 @@ READY_WITHIN = 240.0
 """Seconds for the container to become healthy."""
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """HBase lives for some minutes only: compiling its code well takes it more time than that saves."""
+REMOVER = """
+import fcntl, pathlib, subprocess, sys
+known = pathlib.Path(sys.argv[2])
+with open(sys.argv[1], "a+") as users:
+    fcntl.lockf(users, fcntl.LOCK_EX)
+    if known.exists():
+        subprocess.run(["docker", "rm", "--force", "--volumes", known.read_text()])
+        known.unlink()
+"""
+"""Removes the container when no process uses it any more. It finds one only if the last user has been killed."""
 MORE_PORTS = range(9092, 9097)
 """Ports in the container for gateways that tests start."""
 
@@ -26,15 +37,17 @@ def shared_container(directory: Path) -> Iterator[Any]:
 
     The processes of the run find each other in ``directory``.
     """
+    # Ryuk would remove it with the process that has started it.
     os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
     known = directory / "hbase.container"
     # Record locks end with their process, so a killed process does not keep the container.
     with open(directory / "hbase.lock", "a+") as lock, open(directory / "hbase.users", "a+") as users:
         with _locked(lock):
-            if not known.exists():
-                known.write_text(_start())
-            found = _find(known.read_text())
             fcntl.lockf(users, fcntl.LOCK_SH)
+            if not known.exists():
+                _start_remover(users.name, known)
+                _start(known)
+            found = _find(known.read_text())
         try:
             yield found
         finally:
@@ -42,6 +55,18 @@ def shared_container(directory: Path) -> Iterator[Any]:
                 if _is_last(users):
                     known.unlink()
                     found.remove(force=True, v=True)
+
+
+def _start_remover(users: str, known: Path) -> None:
+    """Start a process that outlives all users, as a child of none."""
+    subprocess.run(
+        ["sh", "-c", '"$@" &', "sh", sys.executable, "-c", REMOVER, users, str(known)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        check=True,
+    )
 
 
 @contextmanager
@@ -70,8 +95,8 @@ def _find(container: str) -> Any:
     return DockerClient().client.containers.get(container)
 
 
-def _start() -> str:
-    """Start a container; return its id when it is healthy."""
+def _start(known: Path) -> None:
+    """Start a container, write its id to a file, and return when it is healthy."""
     from testcontainers.core.container import DockerContainer
 
     built = subprocess.run(["sh", str(BUILD)], stdout=subprocess.PIPE, text=True, check=True)
@@ -85,11 +110,12 @@ def _start() -> str:
     try:
         container.start()
         started = container.get_wrapped_container()
+        known.write_text(str(started.id))
         _until_healthy(started)
     except BaseException:
+        known.unlink(missing_ok=True)
         container.stop(force=True, delete_volume=True)
         raise
-    return str(started.id)
 
 
 def _until_healthy(container: Any) -> None:
