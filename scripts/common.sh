@@ -41,10 +41,18 @@ prepare_python() { # extras, such as [test]
     venv="$root/.venv"
     "$venv/bin/python" -c '' 2>/dev/null || create_venv
     is_new_enough "$venv/bin/python" || { say "the Python of .venv is older than 3.10; remove .venv"; exit 1; }
+    # What decides what pip installs, and where the package then is. pip needs the network even if there is nothing to install.
+    state=$(
+        cd "$root"
+        "$venv/bin/python" -c 'import os, sys; print(os.getcwd(), sys.version)'
+        cat setup.cfg setup.py pyproject.toml hbasemk/__init__.py
+    )
+    [ "$(cat "$venv/installed$1" 2>/dev/null)" != "$state" ] || return 0
     if ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
         "$venv/bin/python" -m ensurepip >/dev/null || { say ".venv has no pip, and ensurepip fails; install pip into it"; exit 1; }
     fi
     "$venv/bin/python" -m pip install -q --disable-pip-version-check -e "$root$1"
+    printf '%s\n' "$state" >"$venv/installed$1"
 }
 
 # Test processes to run side by side: one for each core, two that mostly wait for HBase, and one that mostly waits for

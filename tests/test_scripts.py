@@ -35,6 +35,9 @@ class Copy:
         self._record = root / "calls"
         for folder in ("scripts", "docker", ".ci"):
             shutil.copytree(ROOT / folder, root / folder)
+        for file in ("setup.cfg", "setup.py", "pyproject.toml", "hbasemk/__init__.py"):
+            (root / file).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / file, root / file)
         programs = root / ".venv" / "bin"
         programs.mkdir(parents=True)
         for name in ("python", "hbasemk", "ruff", "mypy", "lint-imports", "codespell", "apt-get", "docker"):
@@ -171,6 +174,39 @@ def test_an_environment_whose_python_does_not_start_is_made_anew(scripts: Copy) 
     assert [call[0] for call in scripts.calls("python", "-m")] == ["venv", "pip", "pytest"]
 
 
+def test_pip_runs_again_only_if_what_it_installs_may_have_changed(scripts: Copy) -> None:
+    def installed(*names: str) -> list[str]:
+        before = len(scripts.calls("python", "-m", "pip"))
+        for name in names:
+            assert scripts.run(name).returncode == 0
+        return [call[-1].removeprefix(str(scripts.root)) for call in scripts.calls("python", "-m", "pip")[before:]]
+
+    assert installed("test", "proof", "lint", "test", "lint") == ["[test]", "[test,lint]"]
+    for file in ("setup.cfg", "setup.py", "pyproject.toml", "hbasemk/__init__.py"):
+        with (scripts.root / file).open("a") as changed:
+            changed.write("\n# changed\n")
+        assert installed("lint", "lint") == ["[test,lint]"]
+    assert installed("test") == ["[test]"]
+
+
+def test_pip_runs_again_in_a_folder_that_has_moved(scripts: Copy, tmp_path: Path) -> None:
+    assert scripts.run("test").returncode == 0
+    moved = tmp_path / "moved"
+    shutil.copytree(scripts.root, moved, ignore=shutil.ignore_patterns("moved"))
+    assert scripts.execute(str(moved / "scripts" / "test")).returncode == 0
+    assert [call[-1] for call in scripts.calls("python", "-m", "pip")] == [f"{tmp_path}[test]", f"{moved}[test]"]
+
+
+def test_pip_runs_again_after_it_has_failed(scripts: Copy) -> None:
+    python = scripts.root / ".venv" / "bin" / "python"
+    scripts.replace(python, 'case "$2" in pip) exit 1 ;; esac')
+    assert scripts.run("test").returncode == 1
+    assert scripts.calls("python", "-m") == []
+    scripts.replace(python)
+    assert scripts.run("test").returncode == 0
+    assert [call[0] for call in scripts.calls("python", "-m")] == ["pip", "pytest"]
+
+
 @pytest.mark.parametrize(
     "command", [["scripts/test"], ["docker/cluster", "up"], ["docker/hbase/build.sh"], [".ci/run"]], ids=" ".join
 )
@@ -179,6 +215,8 @@ def test_an_exported_cdpath_changes_nothing(scripts: Copy, tmp_path: Path, comma
     scripts.replace(scripts.root / ".venv" / "bin" / "docker", 'case "$1 $2" in "container inspect") exit 1 ;; esac')
     expected = scripts.execute(*command, PATH=path)
     calls = scripts.calls()
+    for stamp in (scripts.root / ".venv").glob("installed*"):
+        stamp.unlink()
     other = tmp_path / "other"
     for folder in ("scripts", "docker/hbase", ".ci"):
         (other / folder).mkdir(parents=True)
