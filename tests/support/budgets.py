@@ -37,6 +37,7 @@ READING: Final[dict[str, Budget]] = {
     "list 30 children, again": Budget(0),
     "list 30 children, cold": Budget(1, 2, 31, 500),
     "a page of 100 among 30 children": Budget(1, 2, 30, 480),
+    "a page of 100 among 30 children, cold": Budget(1, 2, 31, 500),
     "read a subtree of 12 nodes, flat, cold": Budget(3, 13, 62, 2_250),
     "read a subtree of 12 nodes, flat, again": Budget(0),
     "diff of 10 changes among 30 nodes": Budget(2, 20, 110, 3_500),
