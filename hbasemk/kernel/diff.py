@@ -123,10 +123,9 @@ def _parent(path: str) -> str | None:
 
 def _pairs(instance: Instance, before: View, after: View, touched: Iterable[str]) -> Iterator[NodeChange]:
     """Yield the states of the given nodes in both views, ordered by depth and path."""
+    reader = instance.reader
     for part in batched(sorted(set(touched), key=paths.key), instance.store.batch_rows):
-        old, new = instance.reader.nodes(before, part), instance.reader.nodes(after, part)
-        for one in part:
-            yield NodeChange(one, old[one], new[one])
+        yield from map(NodeChange, part, reader.each(before, part), reader.each(after, part))
 
 
 def walk(instance: Instance, before: View, after: View, path: str = paths.ROOT) -> Iterator[NodeChange]:

@@ -123,23 +123,43 @@ class RetryingStore(DelegatingStore):
     def _read(self, table: str, gets: Sequence[Get], *, fit_together: bool) -> list[Row]:
         """Read gets each of which fits one call; ``fit_together`` is whether all of them do, apart from their number."""
         rows: list[Row] = []
+        read = partial(self.inner.read, table)
+        while len(rows) < len(gets):
+            rows += self._read_some(table, gets, len(rows), read, fit_together=fit_together)
+        return rows
 
-        def read() -> list[Row]:
-            most = self._sizes.limit("read", table, self.batch_rows)
-            part = gets[len(rows) : len(rows) + most]
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Return the rows of the first gets, as many as one call returns; see :meth:`Store.read_first`. One round trip.
+
+        No get may name more columns than fit one call.
+        """
+        read = partial(self.inner.read_first, table, most_bytes=most_bytes)
+        return self._read_some(table, gets, 0, read, fit_together=fit(gets, self.batch_bytes))
+
+    def _read_some(
+        self,
+        table: str,
+        gets: Sequence[Get],
+        first: int,
+        read: Callable[[Sequence[Get]], list[Row]],
+        *,
+        fit_together: bool,
+    ) -> list[Row]:
+        """Read gets from ``first`` on, as many as one call may have."""
+
+        def read_once() -> list[Row]:
+            part = gets[first : first + self._sizes.limit("read", table, self.batch_rows)]
             if not fit_together:
                 part = fitting(part, self.batch_bytes)
             try:
-                found = self.inner.read(table, part)
+                found = read(part)
             except (StoreNotAppliedError, StoreUnknownError) as error:
                 self._sizes.failed("read", table, len(part), error)
                 raise
             self._sizes.succeeded("read", table, len(part))
             return found
 
-        while len(rows) < len(gets):
-            rows += self._retry(read)
-        return rows
+        return self._retry(read_once)
 
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Return the first ``scan.limit`` rows of the range. One round trip; more after a timeout, as :meth:`read`."""

@@ -319,6 +319,14 @@ class Store(ABC):
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Return one row per get, in the order of ``gets``; reads each row atomically. One round trip."""
 
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:  # noqa: ARG002 - see below
+        """Return one row per get as :meth:`read`, or only the rows of the first gets, at least one. One round trip.
+
+        ``most_bytes`` allows the store to end the answer early, if the values of all rows have more bytes. So callers hold
+        about so many bytes at a time. A store that does not override this method returns all rows.
+        """
+        return self.read(table, gets)
+
     @abstractmethod
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Return the first ``scan.limit`` rows of the range in the scan's direction. One round trip.

@@ -150,6 +150,18 @@ class MemoryStore(Store):
         with self._lock:
             return self._read(self._table(table), gets)
 
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Return the rows of the first gets, all from one state of the table."""
+        rows: list[Row] = []
+        with self._lock:
+            found = self._table(table)
+            for get in gets:
+                if rows and most_bytes <= 0:
+                    break
+                rows += self._read(found, (get,))
+                most_bytes -= size_of(rows[-1].cells)
+        return rows
+
     def _read(self, found: MemoryTable, gets: Sequence[Get]) -> list[Row]:
         rows = []
         for get in gets:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from hbasemk.store.abc import Arrivals, Column, Decision, Delete, DeleteBelow, Get, Put, Row, Scan
+from hbasemk.store.sizes import size_of_rows
 from hbasemk.testing.trace import Step
 from hbasemk.testing.wrapped import WrappedStore
 
@@ -40,6 +41,16 @@ class SimulatedStore(WrappedStore):
         rows: list[Row] = []
         for get in gets:
             rows += self._step("read", table, get, partial(self.inner.read, table, (get,)))
+        return rows
+
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Read row by row, up to the first row with which the values have ``most_bytes``."""
+        rows: list[Row] = []
+        for get in gets:
+            rows += self.read(table, (get,))
+            most_bytes -= size_of_rows(rows[-1:])
+            if most_bytes <= 0:
+                break
         return rows
 
     def write(self, table: str, puts: Sequence[Put], *, durable: bool = True) -> None:

@@ -57,6 +57,10 @@ class WrappedStore(DelegatingStore):
         """Passed on."""
         return self.around(Call("read", table, len(gets)), lambda: self.inner.read(table, gets))
 
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Passed on, as a read."""
+        return self.around(Call("read", table, len(gets)), lambda: self.inner.read_first(table, gets, most_bytes))
+
     def scan(self, table: str, scan: Scan) -> list[Row]:
         """Passed on."""
         return self.around(Call("scan", table, 1), lambda: self.inner.scan(table, scan))

@@ -250,7 +250,7 @@ def test_a_wrong_rule_is_found_beside_a_collector(monkeypatch: pytest.MonkeyPatc
 
 CONSTANT = {"clock_ms", "close", "files"}
 """No call of a process changes what these return, and they change nothing; but a closed store stays closed."""
-MADE_OF_OTHERS = {"write_and_read", "check_and_write_then_read"}
+MADE_OF_OTHERS = {"read_first", "write_and_read", "check_and_write_then_read"}
 NOT_AVAILABLE = {"check_and_write_both"}
 
 

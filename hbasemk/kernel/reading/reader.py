@@ -14,12 +14,14 @@ from hbasemk.format.node import NodeState, from_cells, name_of
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.journal import Journal
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.read_sizes import next_limit
 from hbasemk.kernel.reading.cache import UNKNOWN, NodeCache
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.reading.walk import SubtreeWalk
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Cell, Get, Page
+from hbasemk.store.sizes import size_of_rows
 
 CHILDREN_PAGE: Final = 10_000
 """Child columns of one node in one read."""
@@ -95,20 +97,40 @@ class Reader:
             else:
                 found[path] = entry.state
         if missing:
-            found.update(self._fetch(view, missing))
+            found.update(zip(missing, self._fetch(view, missing), strict=True))
         return found
 
-    def _fetch(self, view: View, node_paths: Sequence[str]) -> dict[str, NodeState | None]:
-        """Read nodes and put them into the cache. One round trip for each batch."""
-        found: dict[str, NodeState | None] = {}
-        for part in batched(node_paths, self._store.batch_rows):
-            rows = self._cells.read([_node_get(path, view) for path in part])
-            states = [
-                from_cells(path, cells)[0] for path, cells in zip(part, self._cells.visible(view, rows), strict=True)
-            ]
-            found.update(zip(part, states, strict=True))
-            self._cache.put_all(view, ((path, state, None) for path, state in zip(part, states, strict=True)))
-        return found
+    def each(self, view: View, node_paths: Sequence[str]) -> Iterator[NodeState | None]:
+        """Yield many nodes in the order of their paths, which differ. Round trips as :meth:`nodes`.
+
+        Holds the nodes of one answer at a time, besides those that are cached.
+        """
+        entries = self._cache.get_all(node_paths, view)
+        read = self._fetch(view, [path for path, entry in zip(node_paths, entries, strict=True) if entry is None])
+        for entry in entries:
+            yield next(read) if entry is None else entry.state
+
+    def _fetch(self, view: View, node_paths: Sequence[str]) -> Iterator[NodeState | None]:
+        """Read nodes, put them into the cache, and yield them. One round trip for each answer, of a bounded size."""
+        limit = most = self._store.batch_rows
+        first = 0
+        while first < len(node_paths):
+            part = node_paths[first : first + limit]
+            states, size = self._read(view, part)
+            first += len(states)
+            # An answer that the store ended early has about `batch_bytes`; the next one may have as many rows.
+            limit = next_limit(len(states), size, most, 2 * self._store.batch_bytes)
+            yield from states
+            # Do not hold them during the next read.
+            del states
+
+    def _read(self, view: View, node_paths: Sequence[str]) -> tuple[list[NodeState | None], int]:
+        """Read the first nodes, and put them into the cache. Also returns the bytes of their values. One round trip."""
+        rows = self._cells.read_first([_node_get(path, view) for path in node_paths])
+        cells = self._cells.visible(view, rows)
+        states = [from_cells(path, found)[0] for path, found in zip(node_paths, cells, strict=False)]
+        self._cache.put_all(view, ((path, state, None) for path, state in zip(node_paths, states, strict=False)))
+        return states, size_of_rows(rows)
 
     def require(self, view: View, path: str) -> NodeState:
         """Return the node at a path; raise NodeNotFoundError, or NodeDeletedError with the revision that deleted it."""

@@ -38,6 +38,10 @@ class VisibleCells:
         """Read rows of ``nodes``. One round trip for each batch."""
         return self._store.read(schema.NODES, gets)
 
+    def read_first(self, gets: Sequence[Get]) -> list[Row]:
+        """Read the rows of the first gets, as many as one call returns. One round trip."""
+        return self._store.read_first(schema.NODES, gets, self._store.batch_bytes)
+
     def visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
         """Return each row's newest visible cell of each column; ``rows`` have the newest version up to the view's highest id.
 

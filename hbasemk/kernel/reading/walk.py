@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeGuard
 
@@ -12,12 +12,12 @@ from hbasemk.format.node import NodeState, from_cells
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.read_sizes import next_limit
-from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, state_of
+from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, size_of_state, state_of
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.store.abc import Row, Scan
-from hbasemk.store.sizes import is_full, size_of_rows
+from hbasemk.store.sizes import by_size, is_full, size_of_rows
 
 LEVEL_BATCH: Final = 1000
 """The largest number of rows of a level of a subtree in one read. Rows with large values make it fewer."""
@@ -50,7 +50,7 @@ class SubtreeWalk:
         runtime: Runtime,
         cells: VisibleCells,
         cache: NodeCache,
-        fetch: Callable[[Sequence[str]], dict[str, NodeState | None]],
+        fetch: Callable[[Sequence[str]], Iterator[NodeState | None]],
         view: View,
         path: str,
     ) -> None:
@@ -78,13 +78,13 @@ class SubtreeWalk:
             above = []
             for part in batched(tops, LEVEL_BATCH):
                 entries = self._cache.get_all(part, self._view)
-                if not _are_known(entries) and _lacks_most(entries):
-                    yield from self._scan_known(part)
-                    below = self._names_below(part)
-                else:
+                if _are_known(entries):
                     states, below = self._cached(part, entries)
                     if states:
                         yield states
+                else:
+                    yield from self._scan_known(part) if _lacks_most(entries) else self._filled(part, entries)
+                    below = self._names_below(part)
                 if below is None:
                     above = None
                 elif above is not None:
@@ -93,22 +93,24 @@ class SubtreeWalk:
             yield from self._scan_levels(level, depth, tops)
 
     def _cached(
-        self, part: Sequence[str], entries: Sequence[Entry | None]
+        self, part: Sequence[str], entries: Sequence[Entry]
     ) -> tuple[list[NodeState], list[tuple[str, Sequence[str]]] | None]:
         """Return those of these nodes that exist; and the names of the children of each, after the beginning of their paths.
 
-        ``entries`` are those of the cache. Returns None instead of the names if it lacks some. Reads the nodes that it lacks.
+        ``entries`` are those of the cache. Returns None instead of the names if it lacks some.
         """
-        view = self._view
-        if _are_known(entries):
-            unknown = max(map(names_since, entries)) > view.position
-            below = [
-                (paths.join(path, ""), entry.names) for path, entry in zip(part, entries, strict=True) if entry.names
-            ]
-            return list(filter(None, map(state_of, entries))), None if unknown else below
+        unknown = max(map(names_since, entries)) > self._view.position
+        below = [(paths.join(path, ""), entry.names) for path, entry in zip(part, entries, strict=True) if entry.names]
+        return list(filter(None, map(state_of, entries))), None if unknown else below
+
+    def _filled(self, part: Sequence[str], entries: Sequence[Entry | None]) -> Iterator[list[NodeState]]:
+        """Yield those of these nodes that exist, after reading those that ``entries`` of the cache lack."""
         read = self._fetch([path for path, entry in zip(part, entries, strict=True) if entry is None])
-        states = [read[path] if entry is None else entry.state for path, entry in zip(part, entries, strict=True)]
-        return list(filter(None, states)), self._names_below(part)
+        return self._grouped(next(read) if entry is None else entry.state for entry in entries)
+
+    def _grouped(self, states: Iterable[NodeState | None]) -> Iterator[list[NodeState]]:
+        """Yield the nodes that exist, in groups of a bounded size."""
+        return by_size(filter(None, states), size_of_state, LEVEL_BATCH, self._store.batch_bytes)
 
     def _names_below(self, part: Sequence[str]) -> list[tuple[str, Sequence[str]]] | None:
         """Return the names of the children of these nodes as :meth:`_cached` does."""
@@ -134,7 +136,7 @@ class SubtreeWalk:
                 # Most rows are those of deleted nodes. The next ones may be as large as these.
                 count = min(self._store.batch_bytes * len(rows) // max(size, 1) + 1, _REST)
                 for rest in batched(part[bisect_left(keys, start) :], count):
-                    yield [state for state in self._fetch(rest).values() if state is not None]
+                    yield from self._grouped(self._fetch(rest))
                 return
 
     def _scan_levels(self, level: int, depth: int | None, tops: Sequence[str]) -> Iterator[list[NodeState]]:

@@ -150,6 +150,13 @@ class HBaseStore(Store):
 
         If values are large, further calls read them (:mod:`hbasemk.store.hbase.large_values`).
         """
+        return self._read(table, gets, None)
+
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Return the rows of the first gets; without large values all rows, as :meth:`read`."""
+        return self._read(table, gets, most_bytes)
+
+    def _read(self, table: str, gets: Sequence[Get], most: int | None) -> list[Row]:
         nonempty = [get for get in gets if not _is_empty(get)]
         if not nonempty:
             self._client.check_open()
@@ -157,13 +164,14 @@ class HBaseStore(Store):
 
         def read(longest: int | None) -> list[Row]:
             rows = self._client.make(self._read_request(table, nonempty, longest))
-            return self._with_large(table, nonempty, rows, longest)
+            return self._with_large(table, nonempty, rows, longest, most)
 
         rows = self._bounded(table, large_values.longest_of(nonempty, self.batch_bytes), read)
-        if len(nonempty) == len(gets):
-            return rows
-        remaining = iter(rows)
-        return [Row(get.row, []) if _is_empty(get) else next(remaining) for get in gets]
+        if len(nonempty) < len(gets):
+            for number, get in enumerate(gets):
+                if number <= len(rows) and _is_empty(get):
+                    rows.insert(number, Row(get.row, []))
+        return rows
 
     def _bounded(self, table: str, longest: int | None, read: Callable[[int | None], list[Row]]) -> list[Row]:
         """Read rows. In a table that may have large values, ``longest`` bounds the values of an answer of many rows."""
@@ -186,14 +194,22 @@ class HBaseStore(Store):
             return Request(gateway.GET, gateway.GET.request(name, converted[0]), name, partial(_only_row, gets))
         return Request(gateway.GET_MULTIPLE, gateway.GET_MULTIPLE.request(name, converted), name, partial(_rows, gets))
 
-    def _with_large(self, table: str, gets: Sequence[Get], rows: list[Row], longest: int | None) -> list[Row]:
-        """Return the rows after reading those again that have lengths in place of values, each as a whole."""
+    def _with_large(
+        self, table: str, gets: Sequence[Get], rows: list[Row], longest: int | None, most: int | None = None
+    ) -> list[Row]:
+        """Return the rows after reading those again that have lengths in place of values, each as a whole.
+
+        If they have more than ``most`` bytes, returns only the first ones.
+        """
         if longest is None:
             return rows
         self._large_tables.received(table, rows, self.batch_bytes)
+        if most is not None:
+            full = [large_values.full_size(row.cells, longest) for row in rows]
+            rows = rows[: len(next(by_size(full, int, len(full), most)))]
         sizes = {
             number: large_values.full_size(row.cells, longest)
-            for number, (get, row) in enumerate(zip(gets, rows, strict=True))
+            for number, (get, row) in enumerate(zip(gets, rows, strict=False))
             if large_values.is_filtered(get) and large_values.has_lengths(row.cells, longest)
         }
         for part in by_size(sizes, sizes.__getitem__, len(sizes), self.batch_bytes):

@@ -13,20 +13,30 @@ from functools import lru_cache
 from typing import Final
 
 from hbasemk.store.abc import Cell, Get, Row
+from hbasemk.store.sizes import size_of, size_of_rows
 from hbasemk.store.sqlite.cells import MAX_SKIPPED, Families, Family, WrongTypeError, blob, new_cell, parameters, read
 
 GROUPS: Final = (64, 8)
 """The numbers of rows in one statement. There are few of them, so that SQLite keeps the compiled statements."""
 NAMED: Final = 16
 """The largest number of named columns that one statement reads in many rows."""
+UNBOUNDED: Final = 1 << 62
+"""No answer has so many bytes."""
 
 
-def read_rows(sql: sqlite3.Connection, tables: Families, gets: Sequence[Get]) -> list[Row]:
-    """Return the row of each get."""
+def read_rows(sql: sqlite3.Connection, tables: Families, gets: Sequence[Get], most_bytes: int = UNBOUNDED) -> list[Row]:
+    """Return the row of each get, or those of the first gets: their values then have ``most_bytes``."""
     rows: list[Row] = []
-    while len(rows) < len(gets):
+    left = most_bytes
+    while len(rows) < len(gets) and (left > 0 or not rows):
         family = _family(tables, gets[len(rows)])
-        rows += _group(sql, tables, family, gets, len(rows)) if family else [_one(sql, tables, gets[len(rows)])]
+        if family:
+            found = _group(sql, tables, family, gets, len(rows), left)
+        else:
+            found = [_one(sql, tables, gets[len(rows)])]
+        rows += found
+        if most_bytes < UNBOUNDED:
+            left -= size_of_rows(found)
     return rows
 
 
@@ -49,8 +59,13 @@ def _family(tables: Families, get: Get) -> Family | None:
     return chosen[0] if len(chosen) == 1 else None
 
 
-def _group(sql: sqlite3.Connection, tables: Families, family: Family, gets: Sequence[Get], first: int) -> list[Row]:
-    """Return the rows of some gets from ``first`` on; those differ only in their rows if there are several."""
+def _group(
+    sql: sqlite3.Connection, tables: Families, family: Family, gets: Sequence[Get], first: int, left: int
+) -> list[Row]:
+    """Return the rows of some gets from ``first`` on; those differ only in their rows if there are several.
+
+    Only a statement that reads named columns may return more than ``left`` bytes and one row.
+    """
     shape = gets[first][1:]
     for size in GROUPS:
         group = gets[first : first + size]
@@ -65,9 +80,16 @@ def _group(sql: sqlite3.Connection, tables: Families, family: Family, gets: Sequ
     elif get.columns is not None:
         found = _newest(sql, family, keys, get.columns[0][1], get.since, get.before)
     else:
-        found = _cells(sql, family, keys, get)
+        found = _cells(sql, family, keys, get, left)
     rows = [Row(key, cells) for key, cells in zip(keys, found, strict=False)]
-    return rows + [_one(sql, tables, get) for get in group[len(rows) :]]
+    if len(rows) < len(group):
+        left -= size_of_rows(rows)
+        for one in group[len(rows) :]:
+            if left <= 0 and rows:
+                break
+            rows.append(_one(sql, tables, one))
+            left -= size_of(rows[-1].cells)
+    return rows
 
 
 # --- named columns with one version each -----------------------------------------------------------------------
@@ -131,8 +153,11 @@ def _wanted(count: int) -> str:
 # --- all columns -----------------------------------------------------------------------------------------------
 
 
-def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: Get) -> list[list[Cell]]:
-    """Return the cells of the first rows: of all, or of those up to a wide row or before one with a long history."""
+def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: Get, left: int) -> list[list[Cell]]:
+    """Return the cells of the first rows: of all, or of those up to a wide row or before one with a long history.
+
+    The rows also end once their values have ``left`` bytes.
+    """
     _, _, _, page, since, before, versions = get
     limit = -1 if page is None else page.limit
     name = family.name
@@ -142,6 +167,8 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
     taken = skipped = 0
     for number, qualifier, ts, value in sql.execute(_statement(family.table, len(keys)), (*map(blob, keys), since)):
         if number != last:
+            if left <= 0 and last >= 0:
+                return found[: last + 1]
             last, cells, current, taken, skipped = number, found[number], b"", 0, 0
         # Values of different types cannot be ordered, so this finds a qualifier of a wrong type.
         if qualifier > current or qualifier != current:
@@ -153,6 +180,7 @@ def _cells(sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], get: 
             if value.__class__ is not bytes or ts.__class__ is not int:
                 raise WrongTypeError
             cells.append(new_cell(Cell, (name, qualifier, ts, value)))
+            left -= len(value)
             taken += 1
             continue
         skipped += 1

@@ -134,6 +134,10 @@ class SqliteStore(Store):
 
     def read(self, table: str, gets: Sequence[Get]) -> list[Row]:
         """Return one row per get, all from one state of the file."""
+        return self.read_first(table, gets, many_rows.UNBOUNDED)
+
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        """Return the rows of the first gets, all from one state of the file."""
         gets = [get if get.before <= MAX_TIMESTAMP else get._replace(before=MAX_TIMESTAMP) for get in gets]
         single = len(gets) == 1 and cells.is_one_state(gets[0])
 
@@ -142,7 +146,7 @@ class SqliteStore(Store):
             if single:
                 return [Row(gets[0].row, cells.read(sql, tables, gets[0]))]
             sql.execute("BEGIN")
-            rows = many_rows.read_rows(sql, tables, gets)
+            rows = many_rows.read_rows(sql, tables, gets, most_bytes)
             sql.execute("COMMIT")
             return rows
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from hbasemk.store.abc import (
@@ -76,6 +78,36 @@ class Cells(Base):
         assert [[cell.value for cell in result.cells] for result in found] == [
             [name] if len(name) == 1 else [] for name in order
         ]
+
+    def test_the_first_rows_of_a_read_are_its_beginning(self, store: Store, tables: Tables, row: bytes) -> None:
+        table = tables.many.name
+        keys = [row + b"%03d" % number for number in range(100)]
+        store.write(table, [put(key, {b"q": key[-1:], b"r": b""}, 1) for key in keys])
+        for key in keys[::9]:
+            store.write(table, [put(key, {b"q": key * 1000}, 2), put(key, {b"c": b""}, 2, C)])
+        for version in range(3, 200):
+            store.write(table, [put(keys[50], {b"r": b"%d" % version}, version)])
+        of_data = [Get(key, families=[D], before=4) for key in keys]
+        of_data[30:30] = [Get(row + b"none", families=[D]), of_data[0], of_data[0]]
+        mixed = [Get(key, columns=[(D, b"q")]) if number % 2 else Get(key) for number, key in enumerate(keys)]
+        size = len(keys[0]) * 1000
+        for gets, most in itertools.product((of_data, mixed, of_data[:1]), (1, 50, size, 3 * size, 100 * size)):
+            expected = plain(store.read(table, gets))
+            found: list[Row] = []
+            while len(found) < len(gets):
+                rows = store.read_first(table, gets[len(found) :], most)
+                assert rows
+                found += rows
+            assert plain(found) == expected
+
+    def test_the_first_rows_of_a_read_are_all_rows_if_their_values_are_small(
+        self, store: Store, tables: Tables, row: bytes
+    ) -> None:
+        keys = [row + b"k" * 100 + b"%02d" % number for number in range(40)]
+        store.write(tables.many.name, [put(key, {b"q" * 100: b"ten bytes."}, 5) for key in keys])
+        for get in (Get(row), Get(row, families=[D]), Get(row, columns=[(D, b"q" * 100)])):
+            gets = [get._replace(row=key) for key in keys]
+            assert [one.key for one in store.read_first(tables.many.name, gets, 400)] == keys
 
     def test_gets_of_one_batch_may_differ_in_every_respect(self, store: Store, tables: Tables, row: bytes) -> None:
         for at in (1, 2, 3):

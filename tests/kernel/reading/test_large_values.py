@@ -16,6 +16,7 @@ from hbasemk.store.memory import MemoryStore
 from hbasemk.store.sqlite import SqliteStore
 from hbasemk.transfer.json.exporter import export_json
 from tests.support.answer_sizes import AnswerSizes
+from tests.support.memory_use import little_memory
 from tests.support.round_trips import ParallelMemory
 
 MOST = 20_000
@@ -64,6 +65,44 @@ def test_a_walk_over_known_names_of_large_nodes_reads_small_answers(store: Answe
         assert max(store.take()) <= MOST + VALUE
 
 
+def test_a_walk_over_half_of_the_nodes_reads_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 90, 80)
+    with Repository(store, poll_interval=0) as repo:
+        repo.head.children("/a")
+        repo.head.nodes(found[:90])
+        instance = instance_of(repo)
+        store.take()
+        batches = list(instance.levels(instance.head(), "/a", 1))
+        assert [state.path for batch in batches for state in batch] == found
+        sizes = store.take()
+        assert max(sizes) <= MOST + VALUE
+        assert len(sizes) <= 80 * VALUE // MOST + 1
+        assert max(sum(len(state.encoded["p"]) for state in batch) for batch in batches) <= MOST
+
+
+def test_a_diff_reads_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 30, 80)
+    with Repository(store, poll_interval=0) as repo:
+        before = repo.head
+        repo.run(lambda tx: [tx.set(path, "p", "y" * VALUE) for path in found])
+        with Repository(store, poll_interval=0, owns_store=False) as other:
+            views = other.at(before.revision), other.head
+            store.take()
+            assert [change.path for change in other.diff(*views)] == found
+            sizes = store.take()
+            assert max(sizes) <= MOST + VALUE
+            assert len(sizes) <= (80 + 110) * VALUE // MOST + 2
+
+
+def test_many_nodes_are_read_in_small_answers(store: AnswerSizes) -> None:
+    found = add_nodes(store, 90, 80)
+    with Repository(store, poll_interval=0) as repo:
+        store.take()
+        nodes = repo.head.nodes([*found, "/none"])
+        assert [path for path, node in nodes.items() if node is not None] == found
+        assert max(store.take()) <= MOST + VALUE
+
+
 @pytest.mark.parametrize("kept", [20, 400])
 def test_a_walk_over_known_names_reads_few_rows_of_deleted_nodes(store: AnswerSizes, kept: int) -> None:
     found = add_nodes(store, kept, 0)
@@ -94,6 +133,33 @@ def test_a_walk_holds_little_besides_the_cache(tmp_path: Path) -> None:
             assert tracemalloc.get_traced_memory()[1] < count * size // 3
         finally:
             tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["diff", "walk"])
+def test_reads_by_path_hold_little_besides_the_cache(tmp_path: Path, kind: str) -> None:
+    count, size, most = 40, 500_000, 1_000_000
+    found = [f"/{number:02}" for number in range(2 * count)]
+
+    def opened() -> Repository:
+        store = AnswerSizes(SqliteStore(str(tmp_path / "content.db"), durable=False), most)
+        return Repository(store, poll_interval=0, cache_bytes=1_000_000)
+
+    with opened() as repo:
+        repo.run(lambda tx: [tx.add(path) for path in found])
+        for path in found[:count]:
+            repo.run(lambda tx: tx.set(path, "p", "x" * size))  # noqa: B023 - used at once
+        before = repo.head.revision
+        for path in found[:count]:
+            repo.run(lambda tx: tx.set(path, "p", "y" * size))  # noqa: B023 - used at once
+    with opened() as repo:
+        repo.head.children("/")
+        repo.head.nodes(found[count:])
+        old = repo.at(before)
+        with little_memory(count * size // 3):
+            if kind == "diff":
+                assert sum(1 for _ in repo.diff(old, repo.head)) == count
+            else:
+                assert sum(1 for _ in repo.head.walk()) == 2 * count + 1
 
 
 def test_an_export_as_json_reads_small_answers(store: AnswerSizes) -> None:

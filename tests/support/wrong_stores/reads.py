@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from hbasemk.store.abc import (
@@ -13,6 +15,7 @@ from hbasemk.store.abc import (
     Row,
     Scan,
 )
+from hbasemk.store.sizes import size_of_rows
 from tests.support.wrong_stores.finding import Right, found_by
 
 
@@ -33,6 +36,27 @@ class EndsReverseScansEarly(Right):
     def scan(self, table: str, scan: Scan) -> list[Row]:
         rows = super().scan(table, scan)
         return rows[:1] if scan.reverse and scan.most_bytes is not None else rows
+
+
+@found_by("the_first_rows_of_a_read_are_its_beginning")
+class ReturnsNoRowThatIsTooLarge(Right):
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        rows = super().read_first(table, gets, most_bytes)
+        return rows if size_of_rows(rows) <= most_bytes else rows[:-1]
+
+
+@found_by("the_first_rows_of_a_read_are_its_beginning")
+class SkipsRowsThatAreTooLarge(Right):
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        return [row for row in self.read(table, gets) if size_of_rows([row]) <= most_bytes] or self.read(table, gets)
+
+
+@found_by("the_first_rows_of_a_read_are_all_rows_if_their_values_are_small")
+class CountsKeysOfGetsAsBytesOfValues(Right):
+    def read_first(self, table: str, gets: Sequence[Get], most_bytes: int) -> list[Row]:
+        rows = super().read_first(table, gets, most_bytes)
+        sizes = list(itertools.accumulate(len(row.key) + size_of_rows([row]) for row in rows))
+        return rows[: max(bisect_right(sizes, most_bytes), 1)]
 
 
 @found_by("no_columns_and_no_families_select_nothing")
