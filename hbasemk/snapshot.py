@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, Sequence, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from itertools import chain, repeat
 from typing import Final, Literal, NamedTuple, TypeVar, overload
 
 from hbasemk import arguments
@@ -240,13 +241,12 @@ class Snapshot(Mapping[str, Node]):
         path = arguments.path(path)
         if depth is not None:
             arguments.count(depth, "depth")
-        return self._walk(path, depth)
+        return chain.from_iterable(self._batches(path, depth))
 
-    def _walk(self, path: str, depth: int | None) -> Iterator[Node]:
-        yield Node(self, self._instance.require(self._view, path))
+    def _batches(self, path: str, depth: int | None) -> Iterator[Iterable[Node]]:
+        yield (Node(self, self._instance.require(self._view, path)),)
         for batch in self._instance.levels(self._view, path, depth):
-            for state in batch:
-                yield Node(self, state)
+            yield map(Node, repeat(self), batch)
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are snapshots of the same revision, of one Repository object, that read the same everywhere.

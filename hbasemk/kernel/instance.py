@@ -314,7 +314,7 @@ class Instance:
         """Return whether a node lists a child of this name; see :meth:`Reader.lists`."""
         return self.reader.lists(view, state, name)
 
-    def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
+    def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[Sequence[NodeState]]:
         """Return an iterator over a node's descendants, level by level; see :meth:`Reader.levels`."""
         return self.reader.levels(view, path, depth)
 

@@ -19,6 +19,7 @@ from hbasemk.format.node import NodeState
 from hbasemk.format.values import extra_memory
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.kept_walks import KeptWalks
 
 DEFAULT_BYTES: Final = 64 * 1024 * 1024
 MOST_STATES: Final = 100_000
@@ -37,6 +38,8 @@ _EMPTY: Final = getsizeof("")
 """Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
 _SMALL: Final = 256
 """The cache takes a closer look only at values with more bytes."""
+_WALKS: Final = 8
+"""Kept walks may fill this part of the cache."""
 _PER_TOUCHED: Final = 2048
 """For each so many bytes, the cache remembers the last revision that touched one more path."""
 
@@ -90,7 +93,9 @@ class NodeCache:
 
     def __init__(self, lock: AbstractContextManager[object], limit: int = DEFAULT_BYTES, horizon: int = -1) -> None:
         self._lock = lock
-        self._half = limit // 2
+        self.walks = KeptWalks(lock, limit // _WALKS, horizon)
+        """The whole walks that the cache has served."""
+        self._half = (limit - limit // _WALKS) // 2
         self._most_touched = 16 + limit // _PER_TOUCHED
         self._young: dict[object, Entry] = {}
         self._old: dict[object, Entry] = {}
@@ -106,7 +111,7 @@ class NodeCache:
     @property
     def statistics(self) -> CacheStatistics:
         """The counters. They are approximate if several threads read at the same time."""
-        return CacheStatistics(self._hits, self._misses, self._young_size + self._old_size)
+        return CacheStatistics(self._hits, self._misses, self._young_size + self._old_size + self.walks.size)
 
     @property
     def walk_bytes(self) -> int:
@@ -126,6 +131,10 @@ class NodeCache:
             self._hits += len(found)
             return found
         return [self.get(path, view) for path in node_paths]
+
+    def count_hits(self, hits: int) -> None:
+        """Count lookups that a kept walk has saved."""
+        self._hits += hits
 
     def children(self, path: str, view: View) -> Sequence[str] | None:
         """Return the names of all children of a node in the view, in order; None if they are not known."""
@@ -210,6 +219,7 @@ class NodeCache:
     def arrived(self, arrival: Arrival) -> None:
         """Drop what an arriving revision touches. The journal calls this before any view contains it."""
         with self._lock:
+            self.walks.arrived(arrival)
             if len(self._touched) > self._most_touched:
                 # The cache can no longer distinguish older reads from stale ones.
                 self._horizon = arrival.position
@@ -234,6 +244,7 @@ class NodeCache:
         """Drop everything, including earlier reads: the revision announced at this position never joined."""
         with self._lock:
             self._horizon = position
+            self.walks.forget(position)
             self._touched.clear()
             self._young.clear()
             self._old.clear()

@@ -392,12 +392,13 @@ class Reader:
                 counts[number] += count_of(self._cells.visible(view, [row])[0], created)
         return counts
 
-    def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[list[NodeState]]:
+    def levels(self, view: View, path: str, depth: int | None = None) -> Iterator[Sequence[NodeState]]:
         """Return an iterator over the subtree below a node, level by level, in batches that are in key order.
 
-        The node itself is not included. ``depth`` limits the levels (None: all). No round trip for a level that the cache
-        knows. For others one round trip for each batch of up to 1000 rows of a level, and one more that finds the level after
-        the last one empty. If the store supports parallel calls, two levels are read at the same time.
+        The node itself is not included. ``depth`` limits the levels (None: all). Callers must not change the batches. No round
+        trip for a level that the cache knows. For others one round trip for each batch of up to 1000 rows of a level, and one
+        more that finds the level after the last one empty. If the store supports parallel calls, two levels are read at the
+        same time.
         """
         return SubtreeWalk(
             self._store, self._runtime, self._cells, self._cache, partial(self._fetch, view), view, path

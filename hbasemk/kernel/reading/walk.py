@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Final, TypeGuard
 
 from hbasemk.format import paths, schema
@@ -29,6 +30,9 @@ _FEW: Final = 16
 """So many nodes are read by their paths, because the rows of deleted nodes may lie between them."""
 _REST: Final = 100
 """So many nodes at a time are read by their paths if most of the rows between them are those of deleted nodes."""
+
+
+_size_of: Final = attrgetter("size")
 
 
 def _are_known(entries: Sequence[Entry | None]) -> TypeGuard[Sequence[Entry]]:
@@ -63,8 +67,19 @@ class SubtreeWalk:
         self._path = path
         self._limit = LEVEL_BATCH
 
-    def levels(self, depth: int | None) -> Iterator[list[NodeState]]:
+    def levels(self, depth: int | None) -> Iterator[Sequence[NodeState]]:
         """Yield the nodes of each level in batches; see :meth:`Reader.levels`."""
+        kept = self._cache.walks.get(self._view, self._path) if depth is None else None
+        if kept is None:
+            yield from self._read_levels(depth)
+            return
+        yield from kept
+        self._cache.count_hits(sum(map(len, kept)))
+
+    def _read_levels(self, depth: int | None) -> Iterator[Sequence[NodeState]]:
+        """Yield the nodes of each level. Keep the walk if it is whole, and the cache has all nodes."""
+        walked: list[Sequence[NodeState]] | None = [] if depth is None else None
+        size = 0
         level = 0
         tops: Sequence[str] = [self._path]
         names = self._cache.children(self._path, self._view)
@@ -73,6 +88,8 @@ class SubtreeWalk:
             # Names may contain characters below "/", so the order of the parents is not enough.
             tops = sorted([prefix + name for prefix, names in above for name in names])
             if not tops:
+                if walked:
+                    self._cache.walks.keep(self._view, self._path, walked, size)
                 return
             level += 1
             above = []
@@ -82,7 +99,13 @@ class SubtreeWalk:
                     states, below = self._cached(part, entries)
                     if states:
                         yield states
+                        if walked is not None:
+                            walked.append(states)
+                            size += sum(map(_size_of, entries))
+                            if size > self._cache.walks.limit:
+                                walked = None
                 else:
+                    walked = None
                     yield from self._scan_known(part) if _lacks_most(entries) else self._filled(part, entries)
                     below = self._names_below(part)
                 if below is None:

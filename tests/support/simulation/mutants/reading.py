@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from hbasemk.format import node, schema
 from hbasemk.format.changes import CHANGED, RowChange
-from hbasemk.kernel.reading import reader, walk
+from hbasemk.kernel.reading import kept_walks, reader, walk
 from hbasemk.kernel.reading.cache import NodeCache
+from hbasemk.kernel.reading.kept_walks import KeptWalks
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 
 
@@ -64,6 +66,27 @@ def a_child_list_kept_although_a_child_was_removed(patch: pytest.MonkeyPatch) ->
 def a_child_list_kept_although_its_node_was_replaced(patch: pytest.MonkeyPatch) -> None:
     # The arrival of a new node lists its children as added, too.
     cache_sees(patch, lambda one: one._replace(kind=CHANGED, children_added=(), children_removed=()))
+
+
+def a_walk_kept_despite_arrivals(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(KeptWalks, "arrived", lambda *_: None)
+
+
+def a_walk_kept_although_a_node_below_was_touched(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(kept_walks, "paths", SimpleNamespace(with_ancestors=iter))
+
+
+def a_walk_in_an_old_view_kept_as_current(patch: pytest.MonkeyPatch) -> None:
+    keep = KeptWalks.keep
+
+    def keep_any(self: KeptWalks, *walk: Any) -> None:
+        last, self._last_arrival = self._last_arrival, -1
+        try:
+            keep(self, *walk)
+        finally:
+            self._last_arrival = last
+
+    patch.setattr(KeptWalks, "keep", keep_any)
 
 
 def reads_at_an_old_position_cached_as_current(patch: pytest.MonkeyPatch) -> None:
