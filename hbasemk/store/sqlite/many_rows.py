@@ -50,9 +50,9 @@ def _family(tables: Families, get: Get) -> Family | None:
         names = {name for name, _ in get.columns}
         if len(names) != 1 or get.versions < 1:
             return None
-        # Where columns have several versions, a statement would step over all those that it does not return.
-        several = tables.versions == 1 and len(get.columns) <= NAMED
-        return tables.get(*names) if several or (len(get.columns) == 1 and get.versions == 1) else None
+        # Where columns have several versions, a statement seeks the newest one, and would step over all others.
+        few = len(get.columns) <= NAMED and (tables.versions == 1 or get.versions == 1)
+        return tables.get(*names) if few else None
     if get.page is not None:
         return tables.get(get.page.family) if get.page.after is None and get.page.limit else None
     chosen = tables.chosen(get.families)
@@ -78,7 +78,10 @@ def _group(
     if get.columns is not None and tables.versions == 1:
         found = _named(sql, family, keys, get)
     elif get.columns is not None:
-        found = _newest(sql, family, keys, get.columns[0][1], get.since, get.before)
+        found = [[] for _ in keys]
+        for _, qualifier in sorted(set(get.columns)):
+            for cells, newest in zip(found, _newest(sql, family, keys, qualifier, get), strict=True):
+                cells += newest
     else:
         found = _cells(sql, family, keys, get, left)
     rows = [Row(key, cells) for key, cells in zip(keys, found, strict=False)]
@@ -121,14 +124,14 @@ def _named_statement(table: str, columns: int, count: int) -> str:
 
 
 def _newest(
-    sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], qualifier: bytes, since: int, before: int
+    sql: sqlite3.Connection, family: Family, keys: Sequence[bytes], qualifier: bytes, get: Get
 ) -> list[list[Cell]]:
     """Return the newest version of a column in each row."""
     found: list[list[Cell]] = [[] for _ in keys]
     name = family.name
     statement = _newest_statement(family.table, len(keys))
     column = blob(qualifier)
-    for number, ts, value in sql.execute(statement, (*map(blob, keys), column, column, since, before)):
+    for number, ts, value in sql.execute(statement, (*map(blob, keys), column, column, get.since, get.before)):
         if value.__class__ is not bytes or ts.__class__ is not int:
             raise WrongTypeError
         found[number].append(new_cell(Cell, (name, qualifier, ts, value)))
