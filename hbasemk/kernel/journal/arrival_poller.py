@@ -129,10 +129,11 @@ class ArrivalPoller:
         # Not during the read: another thread may forget meanwhile.
         for revision, number in news.before.items():
             self._before.setdefault(revision, number)
-        self._pending = frozenset(pending)
         self.cursor = max(self.cursor, news.last)
         self._trimmed = news.trimmed
-        self._rise(news.highest, floor)
+        if news.highest > self._highest or floor >= self.low_bound or pending or self._pending:
+            self._pending = frozenset(pending)
+            self._rise(news.highest, floor)
 
     def _rise(self, highest: int, floor: int) -> None:
         self._highest = max(self._highest, highest)

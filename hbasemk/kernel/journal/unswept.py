@@ -25,9 +25,10 @@ class Unswept:
 
     def remove_up_to(self, revision: int) -> None:
         """Record that the cells of all aborted revisions up to one have been deleted."""
-        with self._lock:
-            for one in [one for one in self._since if one <= revision]:
-                del self._since[one]
+        if self._since:
+            with self._lock:
+                for one in [one for one in self._since if one <= revision]:
+                    del self._since[one]
 
     def waiting_for(self, seconds: float) -> list[int]:
         """Return the revisions that have stayed unswept for at least ``seconds`` since a poll found them."""
