@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,3 +38,13 @@ def colours_of(columns: dict[str, str]) -> dict[str, str]:
     """Return the colour of each system."""
     peers = iter(PEERS)
     return {key: COLOURS.get(key) or next(peers, "#444444") for key in columns}
+
+
+def label_rows(axis: Any, places: Sequence[float], names: Sequence[str], words: str) -> None:
+    """Write the names of horizontal rows, the first one at the top, and what the other axis shows; add the legend."""
+    axis.set_yticks(places, names, fontsize=8)
+    axis.invert_yaxis()
+    axis.set_xlabel(words, fontsize=8)
+    axis.tick_params(axis="x", labelsize=8)
+    axis.grid(axis="x", alpha=0.3)
+    axis.legend(fontsize=8)

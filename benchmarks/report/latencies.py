@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.report import figures
-from benchmarks.report.drawing import colours_of, new_figure
+from benchmarks.report.drawing import colours_of, label_rows, new_figure
 from benchmarks.results import Result, Run
 from benchmarks.scenarios.multiprocess import KINDS, TIME
 
@@ -57,13 +57,9 @@ def _single(lines: list[figures.Line], columns: dict[str, str]) -> Any:
             position += 1
         ticks.append((first + position - 1) / 2)
         position += 0.7
-    axis.set_yticks(ticks, [line.operation for line in lines], fontsize=8)
-    axis.invert_yaxis()
     axis.set_xscale("log")
-    axis.set_xlabel("seconds (logarithmic): middle half, median, and a line to the 99th percentile", fontsize=8)
-    axis.tick_params(axis="x", labelsize=8)
-    axis.grid(axis="x", alpha=0.3)
-    axis.legend(fontsize=8)
+    words = "seconds (logarithmic): middle half, median, and a line to the 99th percentile"
+    label_rows(axis, ticks, [line.operation for line in lines], words)
     return figure
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.report import figures
-from benchmarks.report.drawing import colours_of, new_figure, prepare, save
+from benchmarks.report.drawing import colours_of, label_rows, new_figure, prepare, save
 from benchmarks.report.latencies import latencies
 from benchmarks.results import Run
 from benchmarks.scenarios.multiprocess import KINDS
@@ -77,14 +77,9 @@ def _bars(lines: list[figures.Line], columns: dict[str, str]) -> Any:
                 position += 1
             ticks.append((first + position - 1) / 2)
             position += 0.7
-        axis.set_yticks(ticks, [line.operation for line in chosen], fontsize=8)
-        axis.invert_yaxis()
         if unit in {"s", "B"}:
             axis.set_xscale("log")
-        axis.set_xlabel(UNITS.get(unit, unit), fontsize=8)
-        axis.tick_params(axis="x", labelsize=8)
-        axis.grid(axis="x", alpha=0.3)
-        axis.legend(fontsize=8)
+        label_rows(axis, ticks, [line.operation for line in chosen], UNITS.get(unit, unit))
     return figure
 
 
