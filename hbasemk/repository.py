@@ -104,6 +104,7 @@ class Repository:
                 cache_bytes=self._cache_bytes,
                 accepted=self._schema_version,
             )
+            self._live.require_revisions()
         self._live.begin(self._poll_interval, self._arrivals, owns_store=self._owns_store, collect=self._collects)
         # Last: a thread that finds the pid set uses the rest without a lock.
         self._pid = os.getpid()

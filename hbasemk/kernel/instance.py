@@ -149,7 +149,6 @@ class Instance:
             found, watermark, created = settings.create(retrying, wanted or Settings(), accepted)
         else:
             (found, watermark), created = settings.require(retrying), False
-        settings.require_revisions(watermark, retrying)
         if accepted is not None:
             schema_version.require(schema_version.read(retrying), accepted, store.location)
         journal = Journal(retrying, runtime, found, watermark)
@@ -165,6 +164,10 @@ class Instance:
         )
         opened.created = created
         return opened
+
+    def require_revisions(self) -> None:
+        """Raise FormatError if the watermark is above all revisions, directly after :meth:`open`. At most one round trip."""
+        settings.require_revisions(self.journal.verified, self.store)
 
     # --- views -------------------------------------------------------------------------------------------
 

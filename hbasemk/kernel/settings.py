@@ -185,7 +185,7 @@ def read_watermark(store: Store) -> Watermark:
     return watermark
 
 
-def require_revisions(watermark: Watermark, store: Store) -> None:
+def require_revisions(watermark: int, store: Store) -> None:
     """Raise FormatError if a watermark is above all revisions, in a store that orders all writes.
 
     One round trip; none in other stores, where the counter of claims shows a wrong watermark. Collectors delete no row from the
@@ -193,9 +193,9 @@ def require_revisions(watermark: Watermark, store: Store) -> None:
     """
     if store.supports_transactions:
         flags = (schema.COMMITTED, schema.ABORT)
-        scan = Scan(schema.revision_key(watermark.revision), None, 1, columns=flags)
+        scan = Scan(schema.revision_key(watermark), None, 1, columns=flags)
         if not store.scan(schema.JOURNAL, scan):
-            raise above_all(watermark.revision)
+            raise above_all(watermark)
 
 
 def _read_row(store: Store) -> Mapping[Column, Cell]:

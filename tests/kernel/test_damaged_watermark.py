@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hbasemk import FormatError
+from hbasemk import FormatError, Repository
 from hbasemk.check import check_unopened
 from hbasemk.check import problem as kinds
 from hbasemk.format import revisions, schema
@@ -57,11 +57,14 @@ def test_a_watermark_above_all_revisions_is_damage_where_all_writes_have_an_orde
     above = revisions.later(commit(one, AddNode("/a", {})), years * 365 * 24 * 3600 * 1000 + 1)
     right = put_watermark(ordered_store, revisions.to_bytes((above,)))
     expected = rf"watermark is {revisions.to_text(above)}, and all revisions are lower .*column d:b'watermark'"
+    opened = Instance.open(ordered_store, TestRuntime(world), create=False)
     with pytest.raises(FormatError, match=expected) as caught:
-        Instance.open(ordered_store, TestRuntime(world), create=False)
+        opened.require_revisions()
+    with pytest.raises(FormatError, match=expected):
+        Repository(ordered_store, create=False, poll_interval=0)
     assert kinds.WATERMARK in {found.kind for found in check_unopened(one.store, one.runtime, caught.value)}
     put_watermark(ordered_store, right)
-    open_instance(ordered_store, world, mac=0x22)
+    open_instance(ordered_store, world, mac=0x22).require_revisions()
 
 
 @pytest.mark.parametrize("years", [0, 10])
