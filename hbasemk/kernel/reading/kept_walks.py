@@ -5,7 +5,7 @@ A walk that needs no store call still looks up each node in the cache. A kept wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -21,6 +21,35 @@ class _Walk(NamedTuple):
     position: int
     batches: Sequence[Sequence[NodeState]]
     size: int
+
+
+class Walked:
+    """The batches of a walk up to now, as long as the walk can be kept: the cache has all its nodes, and they are not too many.
+
+    ``whole``: whether the walk has no limit of depth.
+    """
+
+    def __init__(self, walks: KeptWalks, *, whole: bool) -> None:
+        self._walks = walks
+        self._batches: list[Sequence[NodeState]] | None = [] if whole else None
+        self._size = 0
+
+    def add(self, nodes: Sequence[NodeState], sizes: Iterable[int]) -> None:
+        """Add a batch that the cache has, with the sizes of its entries in bytes."""
+        if self._batches is not None:
+            self._batches.append(nodes)
+            self._size += sum(sizes)
+            if self._size > self._walks.limit:
+                self._batches = None
+
+    def give_up(self) -> None:
+        """Forget the batches: the cache lacks some nodes."""
+        self._batches = None
+
+    def keep(self, view: View, path: str) -> None:
+        """Keep the walk, which has ended, if it can be kept and has any nodes."""
+        if self._batches:
+            self._walks.keep(view, path, self._batches, self._size)
 
 
 class KeptWalks:

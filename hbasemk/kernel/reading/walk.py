@@ -14,6 +14,7 @@ from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.read_sizes import next_limit
 from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, size_of_state, state_of
+from hbasemk.kernel.reading.kept_walks import Walked
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
@@ -78,8 +79,7 @@ class SubtreeWalk:
 
     def _read_levels(self, depth: int | None) -> Iterator[Sequence[NodeState]]:
         """Yield the nodes of each level. Keep the walk if it is whole, and the cache has all nodes."""
-        walked: list[Sequence[NodeState]] | None = [] if depth is None else None
-        size = 0
+        walked = Walked(self._cache.walks, whole=depth is None)
         level = 0
         tops: Sequence[str] = [self._path]
         names = self._cache.children(self._path, self._view)
@@ -88,8 +88,7 @@ class SubtreeWalk:
             # Names may contain characters below "/", so the order of the parents is not enough.
             tops = sorted([prefix + name for prefix, names in above for name in names])
             if not tops:
-                if walked:
-                    self._cache.walks.keep(self._view, self._path, walked, size)
+                walked.keep(self._view, self._path)
                 return
             level += 1
             above = []
@@ -99,13 +98,9 @@ class SubtreeWalk:
                     states, below = self._cached(part, entries)
                     if states:
                         yield states
-                        if walked is not None:
-                            walked.append(states)
-                            size += sum(map(_size_of, entries))
-                            if size > self._cache.walks.limit:
-                                walked = None
+                        walked.add(states, map(_size_of, entries))
                 else:
-                    walked = None
+                    walked.give_up()
                     yield from self._scan_known(part) if _lacks_most(entries) else self._filled(part, entries)
                     below = self._names_below(part)
                 if below is None:
