@@ -8,14 +8,13 @@ work.
 from __future__ import annotations
 
 import contextlib
-import signal
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
-from hbasemk.transfer.files.processes import end_with_parent, spawn
+from hbasemk.processes import end_with_parent, ignore_interrupts, spawn
 
 Gate: TypeAlias = Callable[[], None]
 Job: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
@@ -31,7 +30,7 @@ class _Stopped(Exception):
 
 def _serve(_: None, pipe: Connection) -> None:
     """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ignore_interrupts()
     end_with_parent()
 
     def gate() -> None:

@@ -18,11 +18,11 @@ from hbasemk.errors import HbasemkError, InvalidChangeError, InvalidPathError, I
 from hbasemk.format import paths
 from hbasemk.interrupts import Deferred
 from hbasemk.kernel.batches import batched
+from hbasemk.processes import spawn
 from hbasemk.transaction import Transaction
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import DIRECTORY, FILE, KIND, LINK, OLD_TOTALS, TOTALS, Contents, Entry, Skipped
-from hbasemk.transfer.files.processes import spawn
 from hbasemk.transfer.files.vanished import vanished
 from hbasemk.transfer.files.worker import Batch, Job, Report, work
 from hbasemk.transfer.retry import RETRY_SECONDS, StoreRetry

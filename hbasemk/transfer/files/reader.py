@@ -12,7 +12,6 @@ import errno
 import hashlib
 import multiprocessing
 import os
-import signal
 import stat
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,7 @@ from types import TracebackType
 from typing import BinaryIO, Final, NoReturn, cast
 
 from hbasemk.errors import HbasemkError
+from hbasemk.processes import ignore_interrupts, spawn
 from hbasemk.transfer import own_files
 from hbasemk.transfer.files.entries import (
     DIRECTORY,
@@ -35,7 +35,6 @@ from hbasemk.transfer.files.entries import (
     to_disk,
     unreadable,
 )
-from hbasemk.transfer.files.processes import spawn
 
 BLOCK: Final = 1024 * 1024
 """The bytes of one read, and of the content in one message."""
@@ -232,9 +231,7 @@ def _live_and_exit(job: ReaderJob, pipe: Connection, others: Sequence[Connection
 
 def serve(job: ReaderJob, pipe: Connection) -> None:
     """Answer requests until the other end of the pipe is closed."""
-    # Ctrl-C reaches the whole group; the requesting process decides.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    ignore_interrupts()
     files = Files(job)
     try:
         while True:

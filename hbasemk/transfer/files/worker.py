@@ -6,7 +6,6 @@ or a lost reply, changes nothing the second time.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +16,11 @@ from hbasemk.errors import HbasemkError
 from hbasemk.format import paths
 from hbasemk.format.node import decode_properties, encode_properties
 from hbasemk.format.values import BlobRef, PropertyValue
+from hbasemk.processes import end_with_parent, ignore_interrupts
 from hbasemk.repository import Repository, instance_of
 from hbasemk.transaction import Transaction, add_encoded, load_encoded
 from hbasemk.transfer.files import entries
 from hbasemk.transfer.files.entries import CONTENT, FILE, KIND, TOTALS, Contents, Entry, Skipped
-from hbasemk.transfer.files.processes import end_with_parent
 from hbasemk.transfer.files.reader import FileReader, ReaderDiedError, ReaderJob
 from hbasemk.transfer.retry import StoreRetry
 
@@ -85,9 +84,8 @@ BatchResult: TypeAlias = Report | HbasemkError | OSError
 
 def work(job: Job, pipe: Connection) -> None:
     """Run one worker until its parent sends the end or dies."""
-    # Ctrl-C reaches the whole group; the parent decides, so that no batch is interrupted.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # No batch is interrupted.
+    ignore_interrupts()
     # Before anything opens the repository: the reader must never hold a connection.
     with FileReader.forked(ReaderJob(job.url, job.top, job.limit), [pipe]) as reader:
         # A batch that waits for the store must not be committed later, over those of the next import.

@@ -188,7 +188,7 @@ def test_batches_that_are_committed_at_the_same_time_do_not_conflict(url: str, t
 
 PARENT = """
 import os, signal, sys
-from hbasemk.transfer.files.processes import spawn
+from hbasemk.processes import spawn
 from hbasemk.transfer.files.worker import Job, work
 
 process, pipe = spawn(work, Job(sys.argv[1], sys.argv[2], "/docs", 600.0))
