@@ -156,7 +156,7 @@ def collect_the_rest(url: str) -> None:
         # Without an order of writes, a run deletes the journal rows that an earlier one has used.
         for _ in range(1 if instance.store.supports_transactions else 2):
             Collector(instance, searched_ms=0).run(RETENTION_MS)
-        whole_trees.check(repository)
+        whole_trees.check(instance)
 
 
 def sizes(url: str, container: str | None) -> dict[str, int]:

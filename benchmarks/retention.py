@@ -234,7 +234,7 @@ def check_plot(file: Path) -> None:
 
 def check(repository: Repository, tops: Sequence[str]) -> None:
     """Check the repository, and that no removed node is there."""
-    whole_trees.check(repository)
+    whole_trees.check(instance_of(repository))
     for top in tops:
         if len(names := repository.head.children(top)) > KEPT + 1:
             raise click.ClickException(f"{top} has {len(names)} children; expected at most {KEPT + 1}")

@@ -6,15 +6,20 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
 import hbasemk
-from hbasemk.check import IntegrityCheck
+from hbasemk.check import IntegrityCheck, Workers
+from hbasemk.format.plural import counted
 from hbasemk.format.values import PropertyValue
-from hbasemk.repository import Repository, instance_of
+from hbasemk.kernel.instance import Instance
+from hbasemk.opening import opened_instance
+from hbasemk.processes import usable_processors
+from hbasemk.repository import Repository
 from hbasemk.transfer.exporter import write_json
 from hbasemk.transfer.files.importer import Import
 from hbasemk.transfer.json.importer import JsonImport
@@ -75,11 +80,15 @@ def grow_files(top: Path, entries: int) -> None:
             where.mkdir(parents=True)
 
 
-def check(repository: Repository) -> None:
+def check(instance: Instance, workers: Workers | None = None) -> None:
     """Check a repository, which must be intact."""
-    problems = list(IntegrityCheck(instance_of(repository)).run())
+    problems = list(IntegrityCheck(instance, workers=workers).run())
     if problems:
         raise click.ClickException(f"the repository is damaged: {problems[0]}")
+
+
+def _workers(count: int) -> str:
+    return counted(count, "worker")
 
 
 def measure(url: str, nodes: int, workers: int) -> None:
@@ -91,15 +100,17 @@ def measure(url: str, nodes: int, workers: int) -> None:
         grow_files(files, nodes)
         click.echo("| work | nodes per second | per second of processor time | processor time per node |")
         click.echo("| --- | ---: | ---: | ---: |")
-        with hbasemk.connect(url) as repository:
-            report("check", nodes, lambda: check(repository))
+        for count in sorted({1, usable_processors()}):
+            with opened_instance(url) as instance:
+                several = Workers(count, partial(opened_instance, url))
+                report(f"check, {_workers(count)}", nodes, partial(check, instance, several))
         with hbasemk.connect(url) as repository:
             report("JSON export", nodes, lambda: write_json(repository.head, TREE, kept))
         report("JSON import", nodes, lambda: JsonImport(url, kept, "/json").run(verify=False))
         report("JSON import, verified", nodes, lambda: JsonImport(url, kept, "/verified").run())
         for count in sorted({1, workers}):
             report(
-                f"file import, {count} worker{'s' if count > 1 else ''}",
+                f"file import, {_workers(count)}",
                 nodes,
                 Import(url, str(files), f"/files{count}", workers=count).run,
             )

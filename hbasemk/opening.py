@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypedDict
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit
 
 from hbasemk.errors import InvalidValueError
 from hbasemk.format.limits import shown
+from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.settings import Settings
 from hbasemk.layout import lay_out
-from hbasemk.repository import Repository
+from hbasemk.repository import Repository, instance_of
 from hbasemk.store.abc import Store
 from hbasemk.store.named_memory import NamedStores
 
@@ -103,6 +105,13 @@ def connect(
         if owned:
             store.close()
         raise
+
+
+@contextmanager
+def opened_instance(url: str) -> Iterator[Instance]:
+    """Open the kernel instance of an existing repository without background work; for processes that work for another one."""
+    with connect(url, create=False, poll_interval=0) as repository:
+        yield instance_of(repository)
 
 
 def open_store(url: str) -> tuple[Store, bool, dict[str, Any]]:

@@ -6,5 +6,6 @@
 from hbasemk.check.check import IntegrityCheck, check_unopened
 from hbasemk.check.problem import DAMAGE, LEFTOVER, NOTE, Problem
 from hbasemk.check.repair import Repair
+from hbasemk.check.workers import Workers
 
-__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "IntegrityCheck", "Problem", "Repair", "check_unopened"]
+__all__ = ["DAMAGE", "LEFTOVER", "NOTE", "IntegrityCheck", "Problem", "Repair", "Workers", "check_unopened"]

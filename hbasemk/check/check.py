@@ -15,6 +15,7 @@ from hbasemk.check.links import Links
 from hbasemk.check.logs import Logs
 from hbasemk.check.nodes import NodesCheck
 from hbasemk.check.problem import Problem
+from hbasemk.check.workers import NodesWorkers, Workers
 from hbasemk.errors import CHECK_ADVICE, FormatError
 from hbasemk.format import paths, schema
 from hbasemk.kernel.inspection import HeadInspection, Inspection
@@ -46,6 +47,7 @@ class IntegrityCheck:
         notes: bool = False,
         live: bool = False,
         progress: Progress | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self._instance = instance
         self._path = None if path is None or path == paths.ROOT else paths.check_path(path)
@@ -53,6 +55,7 @@ class IntegrityCheck:
         self._notes = notes
         self._live = live
         self._progress = progress
+        self._workers = workers
         self.counted = dict.fromkeys((schema.CLUSTER, schema.NODES, schema.JOURNAL, schema.BLOBS), 0)
 
     @property
@@ -63,8 +66,10 @@ class IntegrityCheck:
     def run(self) -> Iterator[Problem]:
         """Yield every problem as it is found; none means that the repository is intact.
 
-        It checks the view at its beginning; later commits may be missing from it. Memory is bounded. Raises StoreError, and
-        RevisionCollectedError if the view becomes older than the retention meanwhile; a checkpoint made before prevents that.
+        It checks the view at its beginning; later commits may be missing from it. Each worker checks the view at the worker's
+        beginning, and the problems come in any order. Memory is bounded. Raises StoreError, HbasemkError if a worker ends
+        unexpectedly, and RevisionCollectedError if the view becomes older than the retention meanwhile; a checkpoint made before
+        prevents that.
         """
         for problem in self._run():
             if self._notes or problem.severity != kinds.NOTE:
@@ -74,13 +79,20 @@ class IntegrityCheck:
         inspection = HeadInspection(self._instance)
         context = CheckContext(inspection, live=self._live)
         links = Links(context, inspection.cells)
-        nodes = NodesCheck(context, links, self._progress_for(schema.NODES))
+        nodes = self._nodes(context, NodesCheck(context, links, self._progress_for(schema.NODES)))
         if self._path is not None:
-            yield from nodes.run(self._path)
+            yield from nodes
             return
         counts = CountsCheck(context, inspection)
         now_ms = inspection.now_ms if self._blobs else None
         yield from _tables(context, self._progress_for, nodes, counts, now_ms)
+
+    def _nodes(self, context: CheckContext, nodes: NodesCheck) -> Iterator[Problem]:
+        if self._workers is None or self._workers.number < 2:
+            yield from nodes.run(self._path)
+            return
+        with NodesWorkers(self._workers, context, nodes, self._progress_for(schema.NODES)) as several:
+            yield from nodes.run(self._path, several)
 
     def _progress_for(self, table: str) -> Callable[[int], None]:
         def progress(rows: int) -> None:
@@ -94,17 +106,16 @@ class IntegrityCheck:
 def _tables(
     context: CheckContext,
     progress_for: Callable[[str], Callable[[int], None]],
-    nodes: NodesCheck | None,
+    nodes: Iterator[Problem],
     counts: CountsCheck | None,
     now_ms: Callable[[], float] | None,
 ) -> Iterator[Problem]:
-    """Check all tables: without ``nodes`` not that one, and without ``now_ms`` not the blobs."""
+    """Check all tables; ``nodes`` are the problems of that one. Without ``now_ms``, leave out the blobs."""
     leases, logs = Leases(context), Logs(context)
     yield from ClusterCheck(context, leases, logs, progress_for(schema.CLUSTER)).run()
     if counts is not None:
         yield from counts.run()
-    if nodes is not None:
-        yield from nodes.run(None)
+    yield from nodes
     yield from JournalCheck(context, leases, logs, progress_for(schema.JOURNAL)).run()
     if now_ms is not None:
         yield from BlobsCheck(context, now_ms, progress_for(schema.BLOBS)).run()
@@ -124,7 +135,7 @@ def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator
         return
     context = CheckContext(Inspection.unopened(store, runtime, settings), live=True)
     seen = False
-    for problem in _tables(context, lambda _: lambda _: None, None, None, None):
+    for problem in _tables(context, lambda _: lambda _: None, iter(()), None, None):
         seen = seen or problem.severity == kinds.DAMAGE
         yield _without_advice(problem)
     if getattr(why, "table", None) in {schema.NODES, schema.BLOBS}:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from hbasemk.check.found_cells import FoundCells, hash_of, number_of
+from hbasemk.check.found_cells import FoundCells, hash_of, hashes_of, number_of, number_of_added, place_of
+from hbasemk.check.statuses import RevisionStatus, Statuses
 from hbasemk.errors import FormatError
 from hbasemk.format import paths, revisions, schema, writer_log
 from hbasemk.format.changes import RowChange
@@ -21,32 +20,6 @@ from hbasemk.store.abc import Column, Get, Row, Scan
 
 AT_ONCE: Final = 100
 """Journal rows in one call; each may hold its changes."""
-REMEMBERED: Final = 20_000
-"""Cached revision statuses; the journal row of a cached revision is read once."""
-REMEMBERED_CELLS: Final = 8_000_000
-"""Declared cells of the cached revisions, 8 bytes each. Large revisions that evict each other are decoded for each page."""
-
-
-class RevisionStatus(NamedTuple):
-    """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
-
-    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read). ``number`` is that of its
-    declared cells (``found_cells.py``). ``can_abort`` says whether a pending revision can be aborted: damaged flags prevent it.
-    """
-
-    outcome: Outcome
-    swept: bytes | None
-    declared: array[int] | None
-    base: int | None
-    number: int | None
-    can_abort: bool
-
-    def declares(self, hashed: int) -> bool:
-        """Return whether the revision declared the cell with this hash; also True if its changes cannot be decoded."""
-        if self.declared is None:
-            return True
-        at = bisect_left(self.declared, hashed)
-        return at < len(self.declared) and self.declared[at] == hashed
 
 
 class CheckContext:
@@ -54,10 +27,10 @@ class CheckContext:
 
     ``initial_watermark`` is the watermark at the beginning of the run (None: unreadable). ``live``: other instances may
     work meanwhile, so a rollback that is still possible for its writer counts as done. ``found`` are the cells found in
-    ``nodes``.
+    ``nodes``. ``statuses`` are those that another context has read before.
     """
 
-    def __init__(self, inspection: Inspection, *, live: bool) -> None:
+    def __init__(self, inspection: Inspection, *, live: bool, statuses: Statuses | None = None) -> None:
         self.store = inspection.store
         self.settings = inspection.settings
         self.sees = inspection.sees
@@ -71,8 +44,7 @@ class CheckContext:
         self.found = FoundCells()
         self._horizon = 0
         self._trimmed = 0
-        self._statuses: OrderedDict[int, RevisionStatus] = OrderedDict()
-        self._cells = 0
+        self.statuses = Statuses() if statuses is None else statuses
 
     # --- the store ---------------------------------------------------------------------------------------
 
@@ -144,16 +116,16 @@ class CheckContext:
 
     def status(self, revision: int) -> RevisionStatus:
         """Return the status of a revision; a cached status may be out of date."""
-        found = self._statuses.get(revision)
+        found = self.statuses.get(revision)
         if found is None:
             self.load((revision,))
-            found = self._statuses[revision]
+            found = self.statuses.get(revision)
+            assert found is not None
         return found
 
     def current_status(self, revision: int) -> RevisionStatus:
         """Read the status of a revision again."""
-        found = self._statuses.pop(revision, None)
-        self._cells -= _weight(found)
+        self.statuses.drop(revision)
         return self.status(revision)
 
     def is_visible(self, revision: int) -> bool:
@@ -168,13 +140,9 @@ class CheckContext:
 
     def load(self, ids: Iterable[int]) -> None:
         """Load the statuses of many revisions in few calls; keep the most recent ones."""
-        unknown: list[int] = []
-        for one in ids:
-            if one in self._statuses:
-                self._statuses.move_to_end(one)
-            else:
-                unknown.append(one)
-        self._forget(len(unknown))
+        unknown = [one for one in ids if not self.statuses.touch(one)]
+        # Only before a load: statuses that a caller has just loaded stay until its next load.
+        self.statuses.make_room(len(unknown))
         for part in batched(unknown, AT_ONCE):
             for row in self.journal_rows(part):
                 self.learn(row)
@@ -187,7 +155,7 @@ class CheckContext:
     def learn(self, row: JournalRow) -> RevisionStatus:
         """Return and cache the status from a complete journal row."""
         outcome = row.outcome
-        before = self._statuses.get(row.revision)
+        before = self.statuses.get(row.revision)
         if before is not None and before.outcome is Outcome.COMMITTED is outcome:
             # The changes of a committed revision stay as they are.
             declared, number = before.declared, before.number
@@ -198,32 +166,29 @@ class CheckContext:
         found = RevisionStatus(
             outcome, row.swept, declared, base_of(row), number, row.value(schema.COMMITTED) == schema.NO
         )
-        self._cells += _weight(found) - _weight(before)
-        self._statuses[row.revision] = found
+        self.statuses.put(row.revision, found)
         return found
 
     def _declared_cells(self, row: JournalRow) -> tuple[array[int] | None, int | None]:
         """Return the hashes and the number of the cells that a row declares."""
         if row.revision == self.settings.root_revision:
-            return array("q", sorted(hash_of(paths.ROOT, one) for one in (schema.DELETED, schema.LAST_REVISION))), None
+            root = place_of(paths.ROOT)
+            return array("q", sorted(hash_of(root, one) for one in (schema.DELETED, schema.LAST_REVISION))), None
         touched = declared_by(row)
         if not touched:
             return None, None
         try:
-            hashes = [hash_of(change.path, column) for change in touched for column in change.columns()]
-            return array("q", sorted(hashes)), number_of(touched, hashes)
+            hashes: list[int] = []
+            added: list[int] = []
+            for change in touched:
+                of_row = hashes_of(change)
+                hashes += of_row
+                number = number_of_added(change, of_row)
+                if number is not None:
+                    added.append(number)
+            return array("q", sorted(hashes + added)), number_of(touched, hashes)
         except UnicodeEncodeError:
             return None, None
-
-    def _forget(self, room: int) -> None:
-        # Only before a load: statuses that a caller has just loaded stay until its next load.
-        while self._statuses and (len(self._statuses) + room > REMEMBERED or self._cells > REMEMBERED_CELLS):
-            _, old = self._statuses.popitem(last=False)
-            self._cells -= _weight(old)
-
-
-def _weight(status: RevisionStatus | None) -> int:
-    return 0 if status is None or status.declared is None else len(status.declared)
 
 
 def base_of(row: JournalRow) -> int | None:

@@ -9,11 +9,12 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.arrivals import ArrivalsCheck
 from hbasemk.check.branches import BranchesCheck
 from hbasemk.check.cluster import Leases
-from hbasemk.check.context import CheckContext, RevisionStatus, declared_by, text
+from hbasemk.check.context import CheckContext, declared_by, text
 from hbasemk.check.declared_cells import compare
 from hbasemk.check.logs import Logs
 from hbasemk.check.notice import check_notice
 from hbasemk.check.problem import Problem
+from hbasemk.check.statuses import RevisionStatus
 from hbasemk.errors import FormatError
 from hbasemk.format import changes, journal_row, revisions, schema
 from hbasemk.format.changes import RowChange

@@ -15,6 +15,7 @@ from hbasemk.format import paths, schema, values
 from hbasemk.kernel.blobs import HEAD, Head
 from hbasemk.store.abc import Cell, Column, Get
 
+ALIVE: Final = (schema.DELETED,)
 OWN: Final = (schema.DELETED, schema.LAST_REVISION)
 REMEMBERED: Final = 10_000
 """The number of existing blobs to remember."""
@@ -43,14 +44,13 @@ class Links:
         gets: list[Get] = []
         for one in listed:
             try:
-                gets.append(Get(paths.key(one.path), columns=OWN))
+                gets.append(Get(paths.key(one.path), columns=ALIVE))
                 possible.append(one)
             except InvalidPathError as error:
                 yield Problem(kinds.DANGLING, one.path[:200], text(one.revision), str(error))
         for one, cells in zip(possible, self._cells(gets), strict=True):
-            found = {cell[:2]: cell for cell in cells}
-            deleted = found.get(schema.DELETED)
-            if deleted is None or deleted.value != schema.ALIVE:
+            if not cells or cells[0].value != schema.ALIVE:
+                found = {cell[:2]: cell for cell in self._cells([Get(paths.key(one.path), columns=OWN)])[0]}
                 detail = "its parent lists it, but there is no such node"
                 yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=not _is_lifeless(found))
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
 from hbasemk.check.collectable import Collectable
-from hbasemk.check.context import CheckContext, RevisionStatus, text
-from hbasemk.check.found_cells import hash_of, with_flag
+from hbasemk.check.context import CheckContext, text
+from hbasemk.check.found_cells import hash_of, place_of, with_flag
 from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
+from hbasemk.check.statuses import RevisionStatus
 from hbasemk.errors import FormatError, InvalidPathError
 from hbasemk.format import paths, revisions, schema, values
 from hbasemk.format.journal_row import Outcome
@@ -46,12 +47,23 @@ class _Node(NamedTuple):
     properties: Mapping[bytes, Cell] = {}
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """All rows with cells in the data family from ``start`` (inclusive) to ``stop`` (exclusive; None: no end)."""
 
     start: bytes | None
     stop: bytes | None
     rows: Sequence[Row]
+
+
+class RangeCheck(Protocol):
+    """Checks ranges of rows as :meth:`NodesCheck.in_range` does."""
+
+    def in_range(self, start: bytes | None, stop: bytes | None) -> Generator[Problem, None, int]: ...
+
+
+def first_scan(start: bytes | None, stop: bytes | None) -> Scan:
+    """Return the scan of the first rows of a range."""
+    return Scan(start, stop, min(FIRST_ROWS, ROWS), families=(schema.DATA,), versions=VERSIONS)
 
 
 class NodesCheck:
@@ -64,56 +76,66 @@ class NodesCheck:
         self._collectable = Collectable(context)
         self._progress = progress
 
-    def run(self, top: str | None) -> Iterator[Problem]:
-        """Yield the problems at and below ``top`` (None: of all nodes)."""
-        for batch in self._batches(top):
-            yield from self._check(batch)
-            self._progress(sum(bool(row.cells) for row in batch.rows))
-
-    def _batches(self, top: str | None) -> Iterator[_Batch]:
+    def run(self, top: str | None, workers: RangeCheck | None = None) -> Iterator[Problem]:
+        """Yield the problems at and below ``top`` (None: of all nodes); ``workers`` check ranges instead of this object."""
+        in_range = (self if workers is None else workers).in_range
         if top is None:
-            yield from self._range(None, None)
+            yield from in_range(None, None)
             return
         key = paths.key(top)
         get = Get(key, families=(schema.DATA,), versions=VERSIONS)
-        yield _Batch(key, key, self._context.read(schema.NODES, [get]))
-        level, deeper = 0, True
-        while deeper:
+        yield from self.check(Batch(key, key, self._context.read(schema.NODES, [get])))
+        level = rows = 1
+        while rows:
+            rows = yield from in_range(*paths.level_range(top, level))
             level += 1
-            deeper = False
-            for batch in self._range(*paths.level_range(top, level)):
-                deeper = deeper or bool(batch.rows)
-                yield batch
 
-    def _range(self, start: bytes | None, stop: bytes | None) -> Iterator[_Batch]:
-        scan = Scan(start, stop, min(FIRST_ROWS, ROWS), families=(schema.DATA,), versions=VERSIONS)
-        while True:
-            rows = self._context.page(schema.NODES, scan)
-            if len(rows) < scan.limit:
-                yield _Batch(scan.start, stop, rows)
-                return
-            after = rows[-1].key + b"\0"
-            yield _Batch(scan.start, after, rows)
-            size = sum(size_of(row.cells) for row in rows)
-            scan = scan._replace(start=after, limit=next_limit(scan.limit, size, ROWS, LARGE))
+    def in_range(self, start: bytes | None, stop: bytes | None) -> Generator[Problem, None, int]:
+        """Check the rows from ``start`` (inclusive) to ``stop`` (exclusive; None: no end). Yield the problems.
+
+        Returns the number of rows.
+        """
+        rows = 0
+        scan: Scan | None = first_scan(start, stop)
+        while scan is not None:
+            batch, scan = self.read(scan)
+            yield from self.check(batch)
+            rows += len(batch.rows)
+        return rows
+
+    def read(self, scan: Scan) -> tuple[Batch, Scan | None]:
+        """Read the next rows; return them with the scan of the rows behind them, or None if these are the last ones."""
+        rows = self._context.page(schema.NODES, scan)
+        if len(rows) < scan.limit:
+            return Batch(scan.start, scan.stop, rows), None
+        after = rows[-1].key + b"\0"
+        size = sum(size_of(row.cells) for row in rows)
+        return Batch(scan.start, after, rows), scan._replace(
+            start=after, limit=next_limit(scan.limit, size, ROWS, LARGE)
+        )
 
     # --- one batch of rows -------------------------------------------------------------------------------
 
-    def _check(self, batch: _Batch) -> Iterator[Problem]:
+    def check(self, batch: Batch) -> Generator[Problem, None, int]:
+        """Yield the problems of some rows; return the number of these rows and of their child columns."""
         self._context.load({cell.timestamp for row in batch.rows for cell in row.cells})
         nodes: list[_Node] = []
         for row in batch.rows:
             path, wrong = _path_of(row.key)
             if wrong is not None:
                 yield wrong
-            node = yield from self._check_data(path, row, known=wrong is None)
+            node = self._added_once(path, row) if wrong is None else None
+            if node is None:
+                node = yield from self._check_data(path, row, known=wrong is None)
             if wrong is None:
                 nodes.append(node)
         yield from self._links.check_parents([(node.path, node.life) for node in nodes if node.life])
         widths = yield from self._check_children(nodes)
         yield from self._check_between(batch, widths)
+        self._progress(sum(bool(row.cells) for row in batch.rows))
+        return len(batch.rows) + sum(widths.values())
 
-    def _check_between(self, batch: _Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
+    def _check_between(self, batch: Batch, widths: Mapping[bytes, int]) -> Iterator[Problem]:
         """Check the rows of a batch's range that have child columns only.
 
         A scan returns them only together with the child columns of all rows. So one scan covers rows with at most CHILDREN
@@ -146,6 +168,37 @@ class NodesCheck:
                 else:
                     yield wrong
             yield from self._check_children(nodes)
+
+    def _added_once(self, path: str, row: Row) -> _Node | None:
+        """Return the node if its row has exactly the valid cells with which one visible revision has added it.
+
+        Otherwise, return None: these may be cells of several revisions, or a problem.
+        """
+        version = row.cells[0].timestamp if row.cells else 0
+        status = self._context.status(version) if version else None
+        if status is None or status.outcome is not Outcome.COMMITTED or not self._context.sees(version):
+            return None
+        place = place_of(path)
+        number = 0
+        properties: dict[bytes, Cell] = {}
+        for cell in row.cells:
+            family, qualifier, timestamp, value = cell
+            if timestamp != version or wrong_value(cell) is not None:
+                return None
+            number ^= with_flag(hash_of(place, (family, qualifier)), (family, qualifier), value)
+            if qualifier[:1] == b"\x01":
+                properties[qualifier] = cell
+        if not status.adds(number):
+            return None
+        self._context.found.add({version: number})
+        return self._node(path, row.key, version, properties)
+
+    def _node(self, path: str, key: bytes, life: int, properties: Mapping[bytes, Cell]) -> _Node:
+        """Return an existing node, and remember the blobs to which it refers."""
+        for qualifier, cell in properties.items():
+            if blobs_of(cell.value) and cell.timestamp >= life:
+                self._links.refers(path, qualifier, cell)
+        return _Node(path, key, life, properties)
 
     def _check_data(self, path: str, row: Row, *, known: bool) -> Generator[Problem, None, _Node]:
         """Check the data family of a row; return the state of the node."""
@@ -180,10 +233,7 @@ class NodesCheck:
         yield from passed.problems()
         if not life or not known:
             return _Node(path, row.key)
-        for qualifier, cell in newest.items():
-            if blobs_of(cell.value) and cell.timestamp >= life:
-                self._links.refers(path, qualifier, cell)
-        return _Node(path, row.key, life, newest)
+        return self._node(path, row.key, life, newest)
 
     def _has_lost_its_life(self, key: bytes) -> bool:
         """Return whether a row has cells of the checked view, but nothing that began or ended a life of its node.
@@ -281,6 +331,7 @@ class NodesCheck:
         statuses = {version: self._context.status(version) for version in versions}
         uncommitted = {version for version, status in statuses.items() if self._is_uncommitted(version, status)}
         found = dict.fromkeys(versions, 0)
+        place = place_of(path) if known else 0
         for cell in cells:
             family, qualifier, version, value = cell
             status = statuses[version]
@@ -290,7 +341,7 @@ class NodesCheck:
                     continue
             if known:
                 column = (family, qualifier)
-                hashed = hash_of(path, column)
+                hashed = hash_of(place, column)
                 if status.declares(hashed):
                     found[version] ^= with_flag(hashed, column, value)
                 else:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SHOWN = 100
 """So many problems of one kind are shown; the others are counted."""
+MOST_WORKERS = 8
+"""The largest number of worker processes of a check that does not name it."""
 FIELDS = ("severity", "kind", "path", "revision", "detail")
 
 
@@ -36,9 +38,17 @@ FIELDS = ("severity", "kind", "path", "revision", "detail")
 @click.option("--blobs", is_flag=True, help="Read the contents of all blobs as well; not with the --path of a subtree.")
 @click.option("--repair", is_flag=True, help="Repair what can be repaired without losing committed data.")
 @click.option("--all", "everything", is_flag=True, help=f"Show each problem, also beyond {SHOWN} of the same kind.")
+@click.option(
+    "-w",
+    "--workers",
+    type=Integer(1, 64),
+    help=f"Processes that check the nodes of a large table. Default: one for each processor, at most {MOST_WORKERS}.",
+)
 @NULL
 @click.pass_obj
-def check(session: Session, path: str | None, blobs: bool, repair: bool, everything: bool, null: bool) -> int:
+def check(
+    session: Session, path: str | None, blobs: bool, repair: bool, everything: bool, workers: int | None, null: bool
+) -> int:
     """Check the tables for corruption and stale data.
 
     Other processes may write at the same time. Each line shows one problem: severity, kind, path, revision, details, and whether
@@ -47,7 +57,9 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
     command shows the first ones and the number of the others. If the reader of a pipe ends, such as `head`, a check ends with the
     next problem that remains; --repair goes on without output.
     """
-    from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, check_unopened
+    from hbasemk.check import DAMAGE, LEFTOVER, NOTE, IntegrityCheck, Repair, Workers, check_unopened
+    from hbasemk.opening import open_store, opened_instance
+    from hbasemk.processes import usable_processors
     from hbasemk.repository import instance_of
     from hbasemk.system import SystemRuntime
 
@@ -70,15 +82,22 @@ def check(session: Session, path: str | None, blobs: bool, repair: bool, everyth
             if error.format is not None:
                 # A repository of another format is not damaged, and this version cannot check it.
                 raise
-            from hbasemk.opening import open_store
-
             store, owned, _ = open_store(session.url)
             if owned:
                 stack.callback(store.close)
             problems = check_unopened(store, SystemRuntime(), error)
         else:
             run = IntegrityCheck(
-                instance_of(repository), path=path, blobs=blobs, notes=True, live=True, progress=progress
+                instance_of(repository),
+                path=path,
+                blobs=blobs,
+                notes=True,
+                live=True,
+                progress=progress,
+                workers=Workers(
+                    min(usable_processors(), MOST_WORKERS) if workers is None else workers,
+                    partial(opened_instance, session.url),
+                ),
             )
             problems, counted = run.run(), run.counted
             if repair:

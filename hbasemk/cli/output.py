@@ -194,8 +194,11 @@ class Reader:
             return
         try:
             write()
+            # Nothing may be left to write when a process is forked.
+            flush()
         except BrokenPipeError:
             self.has_ended = True
+            discard(sys.stdout)
 
 
 def when_reader_ends(call: Callable[[], None]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import hbasemk
+from hbasemk.processes import usable_processors
 from tests.support.benchmark_programs import cells, ended
 from tests.support.repositories import Checked
 
@@ -14,8 +15,10 @@ def test_each_kind_of_work_has_figures_and_was_done(tmp_path: Path, checked: Che
     code, printed, errors = ended("whole_trees", url, "120", "--workers", "2")
     assert (code, errors) == (0, "")
     rows = cells(printed)
+    processors = usable_processors()
     assert [row[0] for row in rows] == [
-        "check",
+        "check, 1 worker",
+        *([f"check, {processors} workers"] if processors > 1 else []),
         "JSON export",
         "JSON import",
         "JSON import, verified",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hbasemk import Repository
-from hbasemk.check import IntegrityCheck, context, found_cells, journal, nodes
+from hbasemk.check import IntegrityCheck, context, found_cells, journal, nodes, statuses
 from hbasemk.check.context import declared_by
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import RowChange
@@ -56,7 +56,7 @@ def test_a_repository_that_used_every_feature_has_no_problems(tables: Tables) ->
 def test_the_changes_of_large_revisions_are_decoded_a_few_times_only(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, scale: int
 ) -> None:
-    monkeypatch.setattr(context, "REMEMBERED_CELLS", context.REMEMBERED_CELLS // scale)
+    monkeypatch.setattr(statuses, "REMEMBERED_CELLS", statuses.REMEMBERED_CELLS // scale)
     names = [f"/{number}" for number in range(30_000 // scale)]
     tables.commit(*(AddNode(name, {"n": 0, "m": 0}) for name in names))
     tables.commit(*(SetProperty(name, "n", 1) for name in names))
@@ -371,8 +371,8 @@ def tables_with_revisions(count: int) -> Tables:
 @pytest.mark.parametrize("scale", sizes(None, 10, 4, 1))
 def test_memory_is_bounded_however_many_revisions_there_are(monkeypatch: pytest.MonkeyPatch, scale: int) -> None:
     # Both bounds are below the smaller number of revisions.
-    monkeypatch.setattr(context, "REMEMBERED", context.REMEMBERED // scale)
-    monkeypatch.setattr(found_cells, "REMEMBERED", context.REMEMBERED)
+    monkeypatch.setattr(statuses, "REMEMBERED", statuses.REMEMBERED // scale)
+    monkeypatch.setattr(found_cells, "REMEMBERED", statuses.REMEMBERED)
     peaks = {}
     for count in (30_000 // scale, 60_000 // scale):
         instance = tables_with_revisions(count).open_instance(2)

@@ -6,7 +6,7 @@ import pytest
 
 from hbasemk.check import found_cells
 from hbasemk.check import problem as kinds
-from hbasemk.check.found_cells import FoundCells, hash_of, number_of
+from hbasemk.check.found_cells import FoundCells, hash_of, hashes_of, number_of, place_of
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode
@@ -93,10 +93,10 @@ def cells() -> list[tuple[str, Column, bytes]]:
 
 def are_declared(found: list[tuple[str, Column, bytes]]) -> bool:
     """Return whether found cells have the number of the declared ones."""
-    hashes = [hash_of(change.path, column) for change in DECLARED for column in change.columns()]
+    hashes = [hashed for change in DECLARED for hashed in hashes_of(change)]
     added = FoundCells()
     for path, column, value in found:
-        added.add({1: found_cells.with_flag(hash_of(path, column), column, value)})
+        added.add({1: found_cells.with_flag(hash_of(place_of(path), column), column, value)})
     return added.are(1, number_of(DECLARED, hashes))
 
 

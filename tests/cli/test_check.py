@@ -30,11 +30,11 @@ class Tool:
 
     def __init__(self, path: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.path = path
-        self._capture = capture
+        self.capture = capture
         self.url = f"sqlite:///{path}"
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        ended, out, err = run_captured(self._capture, "--url", self.url, *arguments)
+        ended, out, err = run_captured(self.capture, "--url", self.url, *arguments)
         assert ended == code, out + err
         assert "Traceback" not in err
         return out
@@ -64,6 +64,26 @@ def tables(tool: Tool) -> Iterator[Tables]:
 
     yield Tables(store, opened, runtime.sleep, runtime.now_ms)
     store.close()
+
+
+def test_several_processes_find_what_one_finds(tool: Tool, tables: Tables) -> None:
+    with hbasemk.connect(tool.url, poll_interval=0) as repo, repo.transaction() as tx:
+        for number in range(6000):
+            tx.add(f"/c/{number}", {"n": number})
+    for number in range(0, 6000, 1000):
+        tables.remove(schema.NODES, paths.key(f"/c/{number}"), schema.property_column("n"))
+    command = [sys.executable, "-m", "hbasemk", "--url", tool.url, "check", "--output", "json", "--workers"]
+    alone, several = (subprocess.run([*command, number], capture_output=True) for number in ("1", "3"))
+    assert (alone.returncode, several.returncode) == (several.returncode, 1)
+    assert alone.stderr == several.stderr == b""
+    assert len(alone.stdout.splitlines()) > 6
+    assert sorted(alone.stdout.splitlines()) == sorted(several.stdout.splitlines())
+
+
+def test_a_check_has_at_least_one_process(tool: Tool) -> None:
+    code, _, err = run_captured(tool.capture, "--url", tool.url, "check", "--workers", "0")
+    assert code == 2
+    assert "'0' is out of range; expected an integer from 1 to 64" in err
 
 
 def test_a_whole_repository_is_whole(tool: Tool) -> None:

@@ -50,11 +50,11 @@ def tables(url: str, tmp_path: Path) -> Iterator[Tables]:
     store.close()
 
 
-def code_without_reader(url: str, *words: str) -> int:
+def code_without_reader(url: str, *words: str, unbuffered: bool = True) -> int:
     """Run a command whose output has no reader, and meets that at its first line; it must print no message."""
     theirs, ours = os.pipe()
     os.close(theirs)
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1" if unbuffered else ""}
     command = [sys.executable, "-m", "hbasemk", "--url", url, *words]
     with subprocess.Popen(command, stdout=ours, stderr=subprocess.PIPE, env=environment) as running:
         os.close(ours)
@@ -187,3 +187,16 @@ def wait_until_listening(repository: hbasemk.Repository, running: subprocess.Pop
     while not running.stdout.read():
         repository.run(lambda tx: tx.increment("/a", "n"))
         SystemRuntime().sleep(0.1)
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_repair_by_several_processes_is_completed(url: str, tables: Tables, unbuffered: bool) -> None:
+    """What the reader did not read must not fail when a worker starts, which flushes the output before."""
+    with connect(url, poll_interval=0) as repository, repository.transaction() as tx:
+        for number in range(6000):
+            tx.add(f"/c/{number}")
+    # The process finds the first one before it starts workers; these find the second one.
+    for path in ("/a", "/c/5999"):
+        tables.forge(RowChange(path, "changed", (), ["lost"]))
+    assert code_without_reader(url, "check", "--repair", "--workers", "2", unbuffered=unbuffered) == DONE
+    assert tables.found() == []

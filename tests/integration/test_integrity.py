@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from hbasemk import Settings
+from hbasemk.check import Workers
 from hbasemk.check import problem as kinds
+from hbasemk.format import paths, schema
+from hbasemk.kernel.commit.operations import AddNode
 from hbasemk.kernel.instance import Instance
+from hbasemk.opening import opened_instance
 from hbasemk.store.hbase import Address, HBaseStore
 from hbasemk.system import SystemRuntime
+from tests.support.check_workers import use_for_all_rows
 from tests.support.corruptions import CASES
 from tests.support.features import use_everything
 from tests.support.hbase import HBase
+from tests.support.machines import Machine
 from tests.support.tables import Tables
 
 pytestmark = pytest.mark.integration
-
-
-class Machine(SystemRuntime):
-    """A process with a given machine id, on the real clock."""
-
-    def __init__(self, mac: int) -> None:
-        super().__init__()
-        self._mac = mac
-
-    def identity(self) -> tuple[int, str]:
-        return self._mac, f"machine {self._mac}"
 
 
 @pytest.fixture
@@ -74,3 +71,23 @@ def test_all_kinds_of_damage_at_once_are_reported_and_repaired_if_possible(
     repaired = {name for name, case in together.items() if case.repaired and case.kind != kinds.UNANNOUNCED}
     assert {name: where for name, where in wanted.items() if name in repaired and where in found} == {}
     assert {name: where for name, where in wanted.items() if name not in repaired and where not in found} == {}
+
+
+@pytest.mark.parametrize("tables", [15_000], indirect=True)
+def test_several_processes_find_what_one_finds(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(tables.store, HBaseStore)
+    url = tables.store.location
+    for first in range(0, 800, 100):
+        tables.commit(AddNode(f"/{first}", {}), *(AddNode(f"/{first}/{number}", {"n": number}) for number in range(99)))
+    for first in range(0, 800, 100):
+        tables.remove(schema.NODES, paths.key(f"/{first}/50"), schema.property_column("n"))
+
+    def found(number: int) -> list[str]:
+        several = Workers(number, partial(opened_instance, url))
+        return sorted(map(str, tables.problems(live=True, workers=several)))
+
+    use_for_all_rows(monkeypatch)
+    alone = found(1)
+    assert len(alone) == 8
+    assert found(2) == alone
+    assert multiprocessing.active_children() == []
