@@ -8,13 +8,14 @@ work.
 from __future__ import annotations
 
 import contextlib
+import signal
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
-from hbasemk.processes import end_with_parent, ignore_interrupts, spawn
+from hbasemk.processes import end_with_parent, spawn
 
 Gate: TypeAlias = Callable[[], None]
 Job: TypeAlias = "tuple[Callable[..., Any], tuple[Any, ...]]"
@@ -30,7 +31,7 @@ class _Stopped(Exception):
 
 def _serve(_: None, pipe: Connection) -> None:
     """Run jobs in a worker process until None arrives. The parent process handles Ctrl-C."""
-    ignore_interrupts()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
 
     def gate() -> None:
