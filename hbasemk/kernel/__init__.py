@@ -24,7 +24,8 @@ section topic                     module                                        
                                   ``reading.walk``
 3       node cache                ``reading.cache``                              I5
 3       child counts              ``reading.child_count``                        I11
-3       hashes of subtrees        ``reading.subtree_hashes``                     I5
+3       hashes of subtrees        ``reading.subtree_hashes``,                    I5
+                                  ``reading.child_groups``
 3       kept walks                ``reading.kept_walks``                         I5
 3       last changes of subtrees  ``reading.last_changes``                       I5
 3       differences, log, feeds   ``diff``, ``log``, ``subtree_revisions``,      I3

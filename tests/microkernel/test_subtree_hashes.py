@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from hbasemk import MicroKernel, RevisionCollectedError
+from hbasemk import MicroKernel, RevisionCollectedError, Transaction
+from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading import child_groups
+from hbasemk.kernel.reading.child_groups import ChildGroups
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.microkernel import collect_after, random_change
@@ -40,7 +43,11 @@ def _compare(opened: Instances) -> None:
             fresh.repository.close()
 
 
-def test_the_hashes_equal_those_of_an_instance_that_keeps_none(opened: Instances) -> None:
+@pytest.mark.parametrize("wide", [2, child_groups.WIDE])
+def test_the_hashes_equal_those_of_an_instance_that_keeps_none(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch, wide: int
+) -> None:
+    monkeypatch.setattr(child_groups, "WIDE", wide)
     _compare(opened)
 
 
@@ -59,6 +66,69 @@ def test_hashes_that_are_kept_too_long_are_found(
     with pytest.raises(AssertionError):
         for _ in range(5):
             _compare(opened)
+
+
+def test_groups_that_are_kept_too_long_are_found(opened: Instances, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_groups, "WIDE", 2)
+    monkeypatch.setattr(ChildGroups, "touch", lambda *_: None)
+    with pytest.raises(AssertionError):
+        for _ in range(5):
+            _compare(opened)
+
+
+def test_a_child_that_takes_the_place_of_another_one_changes_the_hash(opened: Instances) -> None:
+    kernel = MicroKernel(opened())
+    kernel.repository.run(lambda tx: [tx.add("/a"), *(tx.add(f"/a/{number}") for number in range(300))])
+    for name in ("5", "50", "250"):
+        before = shown(kernel, depth=0, path="/a")
+        kernel.commit("", f'-"/a/{name}" +"/a/other{name}":{{}}')
+        changed = shown(kernel, depth=0, path="/a")
+        assert changed != before
+        assert changed == shown(MicroKernel(opened(cache_bytes=0)), depth=0, path="/a")
+
+
+@pytest.mark.parametrize("count", [255, 256, 257, 1000])
+def test_the_hash_of_a_wide_node_depends_on_its_children_only(opened: Instances, count: int) -> None:
+    """Whatever came before: children in another order, one more, and other properties."""
+    kernel = MicroKernel(opened())
+    names = [f"{number}" for number in range(count)]
+
+    def grow(top: str, order: list[str]) -> Callable[[Transaction], object]:
+        return lambda tx: [tx.add(top), *(tx.add(f"{top}/{name}", {"v": name}) for name in order)]
+
+    kernel.repository.run(grow("/a", names))
+    kernel.repository.run(grow("/b", [*names[::-1], "more"]))
+    wanted = shown(kernel, depth=0, path="/a")[":hash"]
+    assert shown(kernel, depth=0, path="/b")[":hash"] != wanted
+    for change in ('^"/b/7/v":"x"', '-"/b/more"', '+"/b/9/below":{}', '^"/b/7/v":"7"'):
+        kernel.commit("", change)
+        assert shown(kernel, depth=0, path="/b")[":hash"] != wanted
+    kernel.commit("", '-"/b/9/below"')
+    assert shown(kernel, depth=0, path="/b")[":hash"] == wanted
+    fresh = MicroKernel(opened(cache_bytes=0))
+    assert shown(fresh, depth=0, path="/b")[":hash"] == wanted
+
+
+def test_the_hash_of_a_wide_node_visits_the_children_of_one_group(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = MicroKernel(opened())
+    kernel.repository.run(lambda tx: [tx.add("/a"), *(tx.add(f"/a/{number}") for number in range(10_000))])
+    first = shown(kernel, depth=0, path="/a")
+    visited: list[str] = []
+    get = SubtreeHashes._get
+
+    def count(self: SubtreeHashes, path: str, view: View) -> bytes | None:
+        visited.append(path)
+        return get(self, path, view)
+
+    monkeypatch.setattr(SubtreeHashes, "_get", count)
+    for change in ('^"/a/0/v":1', '^"/a/1000/v":1', '+"/a/more":{}', '-"/a/2000"', '-"/a/4000" +"/a/other":{}'):
+        kernel.commit("", change)
+        visited.clear()
+        assert shown(kernel, depth=0, path="/a") != first
+        # 128 groups of about 78 children each.
+        assert len(visited) < (250 if "-" in change and "+" in change else 150)
 
 
 def test_a_hash_of_an_old_revision_is_not_that_of_the_head(opened: Instances) -> None:

@@ -2,5 +2,6 @@
 
 ``visible_cells`` reads the cells that a view shows. ``reader`` reads nodes and children from them, and ``walk`` whole
 subtrees. ``cache`` keeps states and lists of children. ``child_count`` counts children without reading them all, and
-``subtree_hashes`` keeps the hashes of subtrees. ``last_changes`` keeps the last revision that touched each subtree.
+``subtree_hashes`` keeps the hashes of subtrees, with the children of wide nodes in ``child_groups``. ``last_changes`` keeps the
+last revision that touched each subtree.
 """

@@ -1,13 +1,13 @@
 """Hashes of subtrees, kept at the head until a revision touches the subtree.
 
 The hash of a subtree combines the node's properties with the hashes of its children's subtrees. So after a change only the
-hashes from the changed node up to the root are computed again.
+hashes from the changed node up to the root are computed again. The children of a node with many of them are divided into groups
+by their names, and each group has a hash, so only one group of them is visited again.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -15,9 +15,12 @@ from hbasemk.format import paths
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.child_groups import ChildGroups, Children, hash_of, in_groups
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 
+NAMES_PER_HASH: Final = 16
+"""The names of grouped children that take as much memory as one kept hash."""
 FEW: Final = 1000
 """After a change, up to so many nodes that the cache lacks are read by their paths; with more, the whole subtree is read."""
 
@@ -25,9 +28,10 @@ FEW: Final = 1000
 class SubtreeHashes:
     """The hashes of one instance. Thread-safe.
 
-    ``most`` limits the number kept; those of the topmost nodes stay. ``position`` is that of the last revision that joined
-    before this object listened to arrivals. A kept hash is valid from its position of the sequence on: an arrival drops
-    the hashes of what it touches and of all nodes above, before any view contains it.
+    ``most`` limits the number kept; those of the topmost nodes stay. Grouped children count, too. ``position`` is that of the
+    last revision that joined before this object listened to arrivals. A kept hash is valid from its position of the sequence on:
+    an arrival drops the hashes of what it touches and of all nodes above, before any view contains it. It also drops the hash of
+    the group to which each of these nodes belongs.
     """
 
     def __init__(self, runtime: Runtime, reader: Reader, most: int, position: int) -> None:
@@ -35,6 +39,7 @@ class SubtreeHashes:
         self._reader = reader
         self._most = most
         self._kept: dict[str, tuple[int, bytes]] = {}
+        self._groups: dict[str, ChildGroups] = {}
         self._dropped: set[str] = set()
         self._last_arrival = position
 
@@ -47,8 +52,9 @@ class SubtreeHashes:
         wanted = (top.path, *below)
         known = {path: digest for path in wanted if (digest := self._get(path, view)) is not None}
         if len(known) < len(set(wanted)):
-            known = self._from_cache(view, wanted) or self._from_walk(view, top)
-            self._keep(view, known)
+            groups: dict[str, ChildGroups] = {}
+            known = self._from_cache(view, wanted, groups) or self._from_walk(view, top, groups)
+            self._keep(view, known, groups)
         return {path: known[path].hex() for path in wanted}
 
     def arrived(self, arrival: Arrival) -> None:
@@ -63,6 +69,7 @@ class SubtreeHashes:
         with self._lock:
             self._last_arrival = position
             self._kept = {}
+            self._groups = {}
 
     def _drop(self, touched: Iterable[str]) -> None:
         if len(self._dropped) > self._most:
@@ -70,12 +77,22 @@ class SubtreeHashes:
         for path in paths.with_ancestors(touched):
             if self._kept.pop(path, None) is not None:
                 self._dropped.add(path)
+            if self._groups and path != paths.ROOT and (above := self._groups.get(paths.parent(path))) is not None:
+                above.touch(paths.name(path))
 
     def _get(self, path: str, view: View) -> bytes | None:
         kept = self._kept.get(path)
         return kept[1] if kept is not None and view.extent is None and kept[0] <= view.position else None
 
-    def _keep(self, view: View, digests: dict[str, bytes]) -> None:
+    def _children(self, path: str, view: View, names: Sequence[str]) -> Children:
+        """Return the children with these names; if there are many, in groups with the hashes that are known in a view."""
+        with self._lock:
+            kept = self._groups.get(path)
+            if kept is not None and (view.extent is not None or view.position < kept.position):
+                kept = None
+            return in_groups(names, view.position, kept)
+
+    def _keep(self, view: View, digests: dict[str, bytes], groups: dict[str, ChildGroups]) -> None:
         """Keep hashes that were computed parents last, unless a revision has arrived since the view."""
         with self._lock:
             if view.extent is not None or view.position < self._last_arrival:
@@ -84,24 +101,28 @@ class SubtreeHashes:
                 self._kept = {}
             for path, digest in islice(reversed(digests.items()), self._most):
                 self._kept[path] = view.position, digest
+            self._groups.update(groups)
+            if sum(map(len, self._groups.values())) > self._most * NAMES_PER_HASH:
+                self._groups = {}
 
-    def _from_cache(self, view: View, wanted: Sequence[str]) -> dict[str, bytes] | None:
+    def _from_cache(self, view: View, wanted: Sequence[str], groups: dict[str, ChildGroups]) -> dict[str, bytes] | None:
         """Compute the hashes from kept ones and from cached nodes, parents last; None if the cache lacks too many nodes.
 
-        Two round trips for each level of which the cache lacks nodes.
+        Adds the ``groups`` of the children of these nodes. Two round trips for each level of which the cache lacks nodes.
         """
         to_read = FEW if view.extent is None and wanted[0] in self._dropped else 0
         digests: dict[str, bytes] = {}
-        found: dict[str, tuple[NodeState, Sequence[str]]] = {}
+        found: dict[str, tuple[NodeState, Children]] = {}
         level: Collection[str] = set(wanted)
         while level:
             missing: list[str] = []
+            known: dict[str, tuple[NodeState, Sequence[str]]] = {}
             for path in level:
                 digest = self._get(path, view)
                 if digest is not None:
                     digests[path] = digest
-                elif (known := self._reader.cached_with_names(view, path)) is not None:
-                    found[path] = known
+                elif (cached := self._reader.cached_with_names(view, path)) is not None:
+                    known[path] = cached
                 else:
                     missing.append(path)
             if len(missing) > to_read:
@@ -111,33 +132,50 @@ class SubtreeHashes:
                 read = self._reader.with_names(view, missing)
                 if len(read) < len(missing):
                     return None
-                found.update(read)
-            below = [paths.join(path, name) for path in level if path in found for name in found[path][1]]
+                known.update(read)
+            below: list[str] = []
+            for path, (state, names) in known.items():
+                children = self._children(path, view, names)
+                found[path] = state, children
+                below += [paths.join(path, name) for name in _unknown(children)]
             level = [path for path in below if path not in found and path not in digests]
         for path in sorted(found, key=paths.depth, reverse=True):
-            state, names = found[path]
-            digests[path] = _digest(state, ((name, digests[paths.join(path, name)]) for name in names))
+            state, children = found[path]
+            if isinstance(children, ChildGroups):
+                groups[path] = children
+            digests[path] = _digest(
+                state, children, {name: digests[paths.join(path, name)] for name in _unknown(children)}
+            )
         return digests
 
-    def _from_walk(self, view: View, top: NodeState) -> dict[str, bytes]:
-        """Read the whole subtree and compute all its hashes, parents last."""
+    def _from_walk(self, view: View, top: NodeState, groups: dict[str, ChildGroups]) -> dict[str, bytes]:
+        """Read the whole subtree and compute all its hashes, parents last. Adds the ``groups`` of children."""
         nodes = [top]
         for batch in self._reader.levels(view, top.path):
             nodes += batch
-        children: dict[str, list[tuple[str, bytes]]] = {}
+        below: dict[str, dict[str, bytes]] = {}
         digests: dict[str, bytes] = {}
         for state in reversed(nodes):
-            digest = digests[state.path] = _digest(state, reversed(children.pop(state.path, [])))
+            of_children = below.pop(state.path, {})
+            children = in_groups(list(reversed(of_children)), view.position)
+            if isinstance(children, ChildGroups):
+                groups[state.path] = children
+            digest = digests[state.path] = _digest(state, children, of_children)
             if state is not top:
-                children.setdefault(paths.parent(state.path), []).append((paths.name(state.path), digest))
+                below.setdefault(paths.parent(state.path), {})[paths.name(state.path)] = digest
         return digests
 
 
-def _digest(state: NodeState, children: Iterable[tuple[str, bytes]]) -> bytes:
-    """Return the hash of a node with these children's names and hashes, in the order of names."""
-    digest = hashlib.sha256()
+def _unknown(children: Children) -> Sequence[str]:
+    """Return the names of the children whose hashes are needed for the hash of their parent."""
+    return children.unknown() if isinstance(children, ChildGroups) else children
+
+
+def _digest(state: NodeState, children: Children, digests: Mapping[str, bytes]) -> bytes:
+    """Return the hash of a node; ``digests`` are those of the children that :func:`_unknown` names."""
     parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
-    parts += [(b"c", paths.encode(name), data) for name, data in children]
-    for kind, name, data in parts:
-        digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
-    return digest.digest()
+    if isinstance(children, ChildGroups):
+        parts += children.parts(digests)
+    else:
+        parts += [(b"c", paths.encode(name), digests[name]) for name in children]
+    return hash_of(parts)
