@@ -223,6 +223,8 @@ def large_commits(repository: Repository, nodes: int) -> None:
 @click.option("--nodes", type=click.IntRange(min=2), default=200_000, show_default=True, help="Nodes of one commit.")
 def main(url: str, turns: int, children: int, revisions: int, nodes: int) -> None:
     """Measure the calls of MicroKernel clients, and work on large trees, in the new repository at URL."""
+    if url == "memory://":
+        raise click.ClickException("a repository at memory:// is private to one connection; name it: memory://bench")
     try:
         # This instance keeps a repository in memory until all rows are measured, and does nothing else.
         with hbasemk.connect(url, poll_interval=0) as kept:

@@ -46,7 +46,7 @@ def test_a_wrong_url_and_a_repository_with_nodes_show_no_traceback(tmp_path: Pat
     used = f"sqlite:///{tmp_path / 'used.db'}"
     with hbasemk.connect(used) as repository, repository.transaction() as tx:
         tx.add("/a")
-    for url in ("nowhere", used):
+    for url in ("nowhere", used, "memory://"):
         code, printed, errors = ended("microkernel", url, *SMALL)
         assert (code, printed) == (1, "")
         assert errors.startswith("Error: ")
