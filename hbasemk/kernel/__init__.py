@@ -49,6 +49,7 @@ section topic                     module                                        
 4       outcomes                  ``journal.outcomes``                           I6, I7
 4       outages                   ``retrying_store``, ``retry``, ``batches``,    I7
                                   ``read_sizes``
+4       many objects at once      ``garbage``
 5       journal rows              ``journal.rows``, ``journal.sparse_scan``       I8
 5       polls                     ``journal.polled_revisions``,                  I2, I3, I8
                                   ``journal.news``, ``journal.unswept``

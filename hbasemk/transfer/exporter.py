@@ -13,6 +13,7 @@ from typing import Final, TypeGuard
 from hbasemk.blobs import RepositoryBlobs
 from hbasemk.errors import BlobNotFoundError
 from hbasemk.format import paths
+from hbasemk.kernel.garbage import collected_rarely
 from hbasemk.named_errors import naming
 from hbasemk.snapshot import Node, Snapshot, instance_of_snapshot
 from hbasemk.transfer import own_files, target_file
@@ -378,6 +379,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+@collected_rarely
 def write_json(snapshot: Snapshot, path: str, target: Path) -> None:
     """Write :func:`export_json` to a file, which atomically replaces an existing one; or into a device or pipe.
 

@@ -29,7 +29,7 @@ from hbasemk.kernel.commit import change_set, slots
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.change_source import ChangeSource
 from hbasemk.kernel.commit.context import CommitContext, Committing
-from hbasemk.kernel.commit.garbage import collected_rarely
+from hbasemk.kernel.garbage import collected_rarely
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal.rows import write_changes
 from hbasemk.kernel.journal.view import View

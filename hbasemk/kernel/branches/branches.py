@@ -35,8 +35,8 @@ from hbasemk.kernel.commit import change_set, noop
 from hbasemk.kernel.commit.change_source import ChangeSource, ReadyChangeSet
 from hbasemk.kernel.commit.committer import Committer
 from hbasemk.kernel.commit.context import CommitContext
-from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.staged_node import StagedNode
+from hbasemk.kernel.garbage import collected_rarely
 from hbasemk.kernel.ids.lease import Lease
 from hbasemk.kernel.journal import fence
 from hbasemk.kernel.journal.view import View

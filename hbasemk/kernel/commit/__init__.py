@@ -14,5 +14,5 @@ step    what happens                                      module
 ======= ================================================= =========================================
 
 A ``draft`` is the state of one attempt, which ``attempt`` takes through steps 3 to 11. ``context`` has the parts of the instance
-that these modules share, ``statistics`` counts commits, and ``garbage`` delays Python's garbage collector meanwhile.
+that these modules share, and ``statistics`` counts commits.
 """

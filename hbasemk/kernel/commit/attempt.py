@@ -24,7 +24,6 @@ from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.commit.context import CommitContext, Committing
 from hbasemk.kernel.commit.deadline import MayExist, Overtaken, TooSlow
 from hbasemk.kernel.commit.draft import UNKNOWN_ARRIVAL, Draft
-from hbasemk.kernel.commit.garbage import collected_rarely
 from hbasemk.kernel.commit.one_transaction import OneTransaction
 from hbasemk.kernel.commit.preparation import Preparation
 from hbasemk.kernel.commit.read_back import Conflict, Marks, ReadBack
@@ -34,6 +33,7 @@ from hbasemk.kernel.commit.staging import name_conflict
 from hbasemk.kernel.commit.statistics import CommitStatistics
 from hbasemk.kernel.commit.turns import Turns
 from hbasemk.kernel.commit.writing import Writing
+from hbasemk.kernel.garbage import collected_rarely
 from hbasemk.kernel.reading.cache import MOST_STATES
 from hbasemk.store.abc import Cell
 

@@ -1,16 +1,18 @@
-"""A commit delays Python's garbage collector, and leaves its thresholds as they were."""
+"""Large work delays Python's garbage collector, and leaves its thresholds as they were."""
 
 from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hbasemk import Repository, StoreNotAppliedError
-from hbasemk.kernel.commit.garbage import RARELY, collected_rarely
+from hbasemk.kernel.garbage import RARELY, collected_rarely
 from hbasemk.store.memory import MemoryStore
 from hbasemk.testing.wrapped import Call, FaultyStore
+from hbasemk.transfer.exporter import write_json
 from tests.support.repositories import problems
 
 USUAL = (700, 10, 10)
@@ -51,6 +53,18 @@ def test_a_commit_delays_the_collector(store: FaultyStore, repo: Repository, pla
     writer.run(lambda tx: tx.add("/a"))
     seen = seen_by(store)
     writer.run(lambda tx: tx.add("/b"))
+    assert seen == {(RARELY, *USUAL[1:])}
+    assert gc.get_threshold() == USUAL
+
+
+def test_an_export_delays_the_collector(store: FaultyStore, repo: Repository, tmp_path: Path) -> None:
+    repo.run(lambda tx: tx.add("/a", {"n": 1}))
+    seen: set[tuple[int, int, int]] = set()
+    store.before = lambda _: seen.add(gc.get_threshold())
+    with Repository(store, poll_interval=0, owns_store=False) as reader:
+        head = reader.head
+        seen.clear()
+        write_json(head, "/", tmp_path / "all.json")
     assert seen == {(RARELY, *USUAL[1:])}
     assert gc.get_threshold() == USUAL
 

@@ -1,7 +1,7 @@
-"""Commits let Python look for garbage more rarely: a large one creates many objects, all of which it needs to its end.
+"""Large work lets Python look for garbage more rarely: it creates many objects, most of which it needs to its end.
 
 By default, Python's collector of cyclic garbage looks at the new objects after each 700 of them, and sometimes at all. In a
-commit of 10,000 nodes it finds nothing and takes a quarter of the processor time.
+commit of 10,000 nodes it finds nothing and takes a quarter of the processor time, in an export a tenth.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ RARELY: Final = 20_000
 
 
 def collected_rarely(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a commit: while it runs, :func:`gc.get_threshold` begins with :data:`RARELY`, unless it is greater or 0.
+    """Decorate large work: while it runs, :func:`gc.get_threshold` begins with :data:`RARELY`, unless it is greater or 0.
 
-    If two threads commit at the same time, the first one to end restores the value. After an interruption by a signal the
+    If two threads do such work at the same time, the first one to end restores the value. After an interruption by a signal the
     value may stay; a later collection then frees the same objects.
     """
     if sys.implementation.name != "cpython":  # pragma: no cover - the collectors of other implementations differ
