@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from hbasemk import MicroKernel, RevisionCollectedError, Transaction
+from hbasemk.kernel.instance import BYTES_PER_HASH
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading import child_groups
 from hbasemk.kernel.reading.child_groups import ChildGroups
 from hbasemk.kernel.reading.subtree_hashes import SubtreeHashes
+from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
 from tests.support.microkernel import collect_after, random_change
 from tests.support.repositories import Instances
@@ -107,6 +109,25 @@ def test_the_hash_of_a_wide_node_depends_on_its_children_only(opened: Instances,
     assert shown(kernel, depth=0, path="/b")[":hash"] == wanted
     fresh = MicroKernel(opened(cache_bytes=0))
     assert shown(fresh, depth=0, path="/b")[":hash"] == wanted
+
+
+def test_a_group_is_visited_again_even_if_no_hash_of_a_node_is_kept(opened: Instances) -> None:
+    kernel, other = MicroKernel(opened(cache_bytes=17 * BYTES_PER_HASH)), MicroKernel(opened())
+    other.repository.run(lambda tx: [tx.add(f"/{number}") for number in range(260)])
+    kernel.repository.refresh()
+    shown(kernel, depth=0)
+    hashes = instance_of(kernel.repository)._hashes
+    kept = [path for path in hashes._kept if path != "/"]
+    assert 0 < len(kept) < 17
+    other.commit("", "".join(f'^"{path}/v":1' for path in kept))
+    kernel.repository.refresh()
+    assert not hashes._kept
+    (groups,) = hashes._groups.values()
+    known = [f"/{number}" for number in range(260) if str(number) not in groups.unknown()]
+    assert known
+    other.commit("", f'^"{known[0]}/v":1')
+    kernel.repository.refresh()
+    assert shown(kernel, depth=0) == shown(other, depth=0)
 
 
 def test_the_hash_of_a_wide_node_visits_the_children_of_one_group(

@@ -61,7 +61,7 @@ class SubtreeHashes:
         """Drop the hashes that an arriving revision changes. The journal calls this before any view contains it."""
         with self._lock:
             self._last_arrival = arrival.position
-            if self._kept:
+            if self._kept or self._groups:
                 self._drop(change.path for change in arrival.changes)
 
     def forget(self, position: int) -> None:
