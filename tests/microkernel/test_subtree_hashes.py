@@ -111,23 +111,36 @@ def test_the_hash_of_a_wide_node_depends_on_its_children_only(opened: Instances,
     assert shown(fresh, depth=0, path="/b")[":hash"] == wanted
 
 
-def test_a_group_is_visited_again_even_if_no_hash_of_a_node_is_kept(opened: Instances) -> None:
-    kernel, other = MicroKernel(opened(cache_bytes=17 * BYTES_PER_HASH)), MicroKernel(opened())
-    other.repository.run(lambda tx: [tx.add(f"/{number}") for number in range(260)])
+def test_a_group_is_visited_again_even_if_no_hash_of_a_node_is_kept(
+    opened: Instances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_groups, "WIDE", 2)
+    kernel, other = MicroKernel(opened(cache_bytes=2 * BYTES_PER_HASH)), MicroKernel(opened())
+    other.repository.run(lambda tx: [tx.add(f"/{number}") for number in range(7)])
     kernel.repository.refresh()
     shown(kernel, depth=0)
     hashes = instance_of(kernel.repository)._hashes
     kept = [path for path in hashes._kept if path != "/"]
-    assert 0 < len(kept) < 17
+    assert len(kept) == 1
     other.commit("", "".join(f'^"{path}/v":1' for path in kept))
     kernel.repository.refresh()
     assert not hashes._kept
     (groups,) = hashes._groups.values()
-    known = [f"/{number}" for number in range(260) if str(number) not in groups.unknown()]
+    known = [f"/{number}" for number in range(7) if str(number) not in groups.unknown()]
     assert known
     other.commit("", f'^"{known[0]}/v":1')
     kernel.repository.refresh()
     assert shown(kernel, depth=0) == shown(other, depth=0)
+
+
+def test_groups_of_children_are_bounded_in_bytes(opened: Instances) -> None:
+    kernel = MicroKernel(opened(cache_bytes=100 * BYTES_PER_HASH))
+    hashes = instance_of(kernel.repository)._hashes
+    for name, kept in (("a", 1), ("b" * 100, 0)):
+        kernel.repository.run(lambda tx, name=name: [tx.add(f"/{name}{number}") for number in range(300)])
+        shown(kernel, depth=0)
+        assert len(hashes._groups) == kept
+        kernel.repository.run(lambda tx, name=name: [tx.remove(f"/{name}{number}") for number in range(300)])
 
 
 def test_the_hash_of_a_wide_node_visits_the_children_of_one_group(

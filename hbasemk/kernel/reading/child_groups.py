@@ -16,6 +16,8 @@ from hbasemk.format import paths
 
 WIDE: Final = 256
 """The number of children from which on they are divided into groups."""
+BYTES_PER_NAME: Final = 70
+"""The memory of a short name besides its characters, and of its place in a group."""
 
 Part: TypeAlias = "tuple[bytes, bytes, bytes]"
 """What a hash is made of: a kind, a name and data."""
@@ -24,18 +26,24 @@ Part: TypeAlias = "tuple[bytes, bytes, bytes]"
 class ChildGroups:
     """The children, and the hash of each group (None: not known).
 
-    The known hashes are valid from ``position`` of the sequence on.
+    The known hashes are valid from ``position`` of the sequence on. Names and groups take about ``size`` bytes of memory.
     """
 
-    __slots__ = ("_digests", "_groups", "_names", "position")
+    __slots__ = ("_digests", "_groups", "_names", "position", "size")
 
     def __init__(
-        self, names: Sequence[str], groups: Sequence[Sequence[str]], digests: list[bytes | None], position: int
+        self,
+        names: Sequence[str],
+        groups: Sequence[Sequence[str]],
+        digests: list[bytes | None],
+        position: int,
+        size: int,
     ) -> None:
         self._names = names
         self._groups = groups
         self._digests = digests
         self.position = position
+        self.size = size
 
     @classmethod
     def divided(cls, names: Sequence[str], position: int) -> ChildGroups:
@@ -44,21 +52,23 @@ class ChildGroups:
         groups: list[list[str]] = [[] for _ in range(count)]
         for name in names:
             groups[_group_of(name, count)].append(name)
-        return cls(names, groups, [None] * count, position)
+        size = sum(map(len, names)) + BYTES_PER_NAME * len(names)
+        return cls(names, groups, [None] * count, position, size)
+
+    def copy(self) -> ChildGroups:
+        """Return a copy, in which the hashes of groups stay known that :meth:`touch` forgets in this object."""
+        return ChildGroups(self._names, self._groups, self._digests.copy(), self.position, self.size)
 
     def at(self, position: int, names: Sequence[str]) -> ChildGroups:
         """Return the groups of children with these names at a later position, with the hashes of groups with equal names."""
         if self._names is names or list(self._names) == list(names):
-            return ChildGroups(names, self._groups, self._digests.copy(), position)
+            return ChildGroups(names, self._groups, self._digests.copy(), position, self.size)
         now = ChildGroups.divided(names, position)
         if len(now._groups) == len(self._groups):
             for number, group in enumerate(now._groups):
                 if group == self._groups[number]:
                     now._digests[number] = self._digests[number]
         return now
-
-    def __len__(self) -> int:
-        return len(self._names)
 
     def touch(self, name: str) -> None:
         """Forget the hash of the group to which a child with this name belongs."""

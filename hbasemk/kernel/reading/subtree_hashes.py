@@ -19,8 +19,8 @@ from hbasemk.kernel.reading.child_groups import ChildGroups, Children, hash_of, 
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 
-NAMES_PER_HASH: Final = 16
-"""The names of grouped children that take as much memory as one kept hash."""
+BYTES_OF_GROUPS: Final = 250
+"""The bytes of groups of children for each hash that may be kept, which takes as many."""
 FEW: Final = 1000
 """After a change, up to so many nodes that the cache lacks are read by their paths; with more, the whole subtree is read."""
 
@@ -28,10 +28,10 @@ FEW: Final = 1000
 class SubtreeHashes:
     """The hashes of one instance. Thread-safe.
 
-    ``most`` limits the number kept; those of the topmost nodes stay. Grouped children count, too. ``position`` is that of the
-    last revision that joined before this object listened to arrivals. A kept hash is valid from its position of the sequence on:
-    an arrival drops the hashes of what it touches and of all nodes above, before any view contains it. It also drops the hash of
-    the group to which each of these nodes belongs.
+    ``most`` limits the number kept; those of the topmost nodes stay. The groups of children take at most as much memory as these
+    hashes. ``position`` is that of the last revision that joined before this object listened to arrivals. A kept hash is valid
+    from its position of the sequence on: an arrival drops the hashes of what it touches and of all nodes above, before any view
+    contains it. It also drops the hash of the group to which each of these nodes belongs.
     """
 
     def __init__(self, runtime: Runtime, reader: Reader, most: int, position: int) -> None:
@@ -88,9 +88,9 @@ class SubtreeHashes:
         """Return the children with these names; if there are many, in groups with the hashes that are known in a view."""
         with self._lock:
             kept = self._groups.get(path)
-            if kept is not None and (view.extent is not None or view.position < kept.position):
-                kept = None
-            return in_groups(names, view.position, kept)
+            if kept is not None:
+                kept = kept.copy() if view.extent is None and kept.position <= view.position else None
+        return in_groups(names, view.position, kept)
 
     def _keep(self, view: View, digests: dict[str, bytes], groups: dict[str, ChildGroups]) -> None:
         """Keep hashes that were computed parents last, unless a revision has arrived since the view."""
@@ -102,7 +102,7 @@ class SubtreeHashes:
             for path, digest in islice(reversed(digests.items()), self._most):
                 self._kept[path] = view.position, digest
             self._groups.update(groups)
-            if sum(map(len, self._groups.values())) > self._most * NAMES_PER_HASH:
+            if groups and sum(one.size for one in self._groups.values()) > self._most * BYTES_OF_GROUPS:
                 self._groups = {}
 
     def _from_cache(self, view: View, wanted: Sequence[str], groups: dict[str, ChildGroups]) -> dict[str, bytes] | None:
