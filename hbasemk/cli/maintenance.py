@@ -102,6 +102,8 @@ def check(
             problems, counted = run.run(), run.counted
             if repair:
                 repair_problem = Repair(instance_of(repository)).repair
+        # Workers end before the repository closes.
+        stack.enter_context(contextlib.closing(problems))
         for problem in problems:
             found[problem.severity] += 1
             done = None if repair_problem is None else repair_problem(problem)
@@ -142,7 +144,6 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
         session.rows([[*row, problem.repairable]], [*FIELDS, "repairable"])
     else:
         session.rows([[*row, "can be repaired" if problem.repairable else ""]], [*FIELDS, "repairable"])
-    output.flush()
 
 
 @click.command("recover")
@@ -179,7 +180,6 @@ def recover(session: Session, branches: float | None) -> None:
 
 def _show_recovered(session: Session, one: RecoveryResult) -> None:
     session.rows([[one.result, one.revision, one.holder]], ["result", "revision", "holder"])
-    output.flush()
 
 
 @click.command("upgrade")

@@ -19,6 +19,7 @@ import select
 import stat
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Final, TextIO
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 
 STANDARD_OUTPUT: Final = "standard output"
+REDRAW_SECONDS: Final = 0.1
+"""The time after which the progress of rows is drawn again."""
 
 _UNSAFE: Final = re.compile(
     # Control characters (C0, DEL, C1) and line separators.
@@ -315,8 +318,11 @@ _bar: Progress | None = None
 
 
 @contextlib.contextmanager
-def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
-    """Show a progress bar on standard error if that is a terminal; descriptions are plain text, not markup."""
+def progress_bar(*columns: ProgressColumn, auto_refresh: bool = True) -> Iterator[Progress]:
+    """Show a progress bar on standard error if that is a terminal; descriptions are plain text, not markup.
+
+    Without ``auto_refresh``, no thread draws it again: only an update with ``refresh=True`` does.
+    """
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 
@@ -327,6 +333,7 @@ def progress_bar(*columns: ProgressColumn) -> Iterator[Progress]:
         first,
         *columns,
         console=console,
+        auto_refresh=auto_refresh,
         disable=not (console.is_interactive and sys.stderr is not None and sys.stderr.isatty()),
         transient=True,
         redirect_stdout=False,
@@ -373,13 +380,22 @@ def first_line(message: str) -> str:
 
 @contextlib.contextmanager
 def row_progress(what: str) -> Iterator[Callable[[str, int], None]]:
-    """Show on a terminal how many rows of which kind are done; show nothing when piped."""
+    """Show on a terminal how many rows of which kind are done; show nothing when piped.
+
+    The process can be forked meanwhile: no other thread draws the bar.
+    """
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-    with progress_bar(BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn()) as bar:
+    columns = (BarColumn(), TextColumn("{task.completed} rows"), TimeElapsedColumn())
+    with progress_bar(*columns, auto_refresh=False) as bar:
         task = bar.add_task(what, total=None)
+        drawn = time.monotonic()
 
         def progress(kind: str, rows: int) -> None:
-            bar.update(task, description=f"{what} {kind}", completed=rows)
+            nonlocal drawn
+            now = time.monotonic()
+            is_due = now - drawn >= REDRAW_SECONDS
+            drawn = now if is_due else drawn
+            bar.update(task, description=f"{what} {kind}", completed=rows, refresh=is_due)
 
         yield progress

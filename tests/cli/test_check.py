@@ -80,6 +80,21 @@ def test_several_processes_find_what_one_finds(tool: Tool, tables: Tables) -> No
     assert sorted(alone.stdout.splitlines()) == sorted(several.stdout.splitlines())
 
 
+def test_the_progress_on_a_terminal_leaves_the_process_without_other_threads() -> None:
+    """A check forks its workers only then."""
+    shown = (
+        "import threading; from hbasemk.cli import output\n"
+        "with output.row_progress('check') as progress: progress('nodes', 7); print(threading.active_count())"
+    )
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    ended = subprocess.run([sys.executable, "-c", shown], stdout=subprocess.PIPE, stderr=theirs, env=environment)
+    os.close(theirs)
+    assert (ended.returncode, ended.stdout) == (0, b"1\n")
+    assert b"check" in os.read(ours, 10_000)
+    os.close(ours)
+
+
 def test_a_check_has_at_least_one_process(tool: Tool) -> None:
     code, _, err = run_captured(tool.capture, "--url", tool.url, "check", "--workers", "0")
     assert code == 2
