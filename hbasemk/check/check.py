@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from hbasemk.check import problem as kinds
 from hbasemk.check.blobs import BlobsCheck
@@ -63,7 +64,7 @@ class IntegrityCheck:
         """The number of nodes checked so far."""
         return self.counted[schema.NODES]
 
-    def run(self) -> Iterator[Problem]:
+    def run(self) -> Generator[Problem, None, None]:
         """Yield every problem as it is found; none means that the repository is intact.
 
         It checks the view at its beginning; later commits may be missing from it. Each worker checks the view at the worker's
@@ -71,11 +72,14 @@ class IntegrityCheck:
         unexpectedly, and RevisionCollectedError if the view becomes older than the retention meanwhile; a checkpoint made before
         prevents that.
         """
-        for problem in self._run():
-            if self._notes or problem.severity != kinds.NOTE:
-                yield _without_advice(problem)
+        problems = self._run()
+        # The workers end with the last problem that the caller takes.
+        with contextlib.closing(problems):
+            for problem in problems:
+                if self._notes or problem.severity != kinds.NOTE:
+                    yield _without_advice(problem)
 
-    def _run(self) -> Iterator[Problem]:
+    def _run(self) -> Generator[Problem, None, None]:
         inspection = HeadInspection(self._instance)
         context = CheckContext(inspection, live=self._live)
         links = Links(context, inspection.cells)
@@ -121,7 +125,7 @@ def _tables(
         yield from BlobsCheck(context, now_ms, progress_for(schema.BLOBS)).run()
 
 
-def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Iterator[Problem]:
+def check_unopened(store: Store, runtime: Runtime, why: FormatError) -> Generator[Problem, None, None]:
     """Check the cluster table and the journal of a repository that cannot be opened because of ``why``.
 
     If the settings cannot be read, yield only that problem.

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hbasemk.check.found_cells import FoundCells, hash_of, hashes_of, number_of, number_of_added, place_of
+from hbasemk.check.found_cells import FoundCells, declared_node, hash_of, hash_of_path, hashes_of, number_of
 from hbasemk.check.statuses import RevisionStatus, Statuses
 from hbasemk.errors import FormatError
 from hbasemk.format import paths, revisions, schema, writer_log
@@ -172,7 +172,7 @@ class CheckContext:
     def _declared_cells(self, row: JournalRow) -> tuple[array[int] | None, int | None]:
         """Return the hashes and the number of the cells that a row declares."""
         if row.revision == self.settings.root_revision:
-            root = place_of(paths.ROOT)
+            root = hash_of_path(paths.ROOT)
             return array("q", sorted(hash_of(root, one) for one in (schema.DELETED, schema.LAST_REVISION))), None
         touched = declared_by(row)
         if not touched:
@@ -183,9 +183,9 @@ class CheckContext:
             for change in touched:
                 of_row = hashes_of(change)
                 hashes += of_row
-                number = number_of_added(change, of_row)
-                if number is not None:
-                    added.append(number)
+                node = declared_node(change, of_row)
+                if node is not None:
+                    added.append(node)
             return array("q", sorted(hashes + added)), number_of(touched, hashes)
         except UnicodeEncodeError:
             return None, None

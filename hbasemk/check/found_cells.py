@@ -21,15 +21,20 @@ REMEMBERED: Final = 200_000
 """The number of revisions that have a number; the check compares the cells of others one by one."""
 
 
-def place_of(path: str) -> int:
+def hash_of_path(path: str) -> int:
     """Return the hash of a path."""
     return _hash_of_bytes(paths.encode(path))
 
 
-def hash_of(place: int, column: Column) -> int:
-    """Return the hash of a cell of one revision, in the row with the path that :func:`place_of` has hashed."""
+def hash_of(hashed_path: int, column: Column) -> int:
+    """Return the hash of a cell of one revision; ``hashed_path`` is that of :func:`hash_of_path`."""
     # Hashes of numbers are the same in all processes, hashes of bytes are not.
-    return hash((place, _hash_of_column(column)))
+    return hash((hashed_path, _hash_of_column(column)))
+
+
+def hash_of_added(number: int) -> int:
+    """Return the hash of an added node; ``number`` is that of its cells. It differs from the hash of a single cell."""
+    return hash((number, 1))
 
 
 def with_flag(hashed: int, column: Column, value: bytes) -> int:
@@ -53,19 +58,20 @@ def _hash_of_bytes(data: bytes) -> int:
 
 def hashes_of(change: RowChange) -> list[int]:
     """Return the hashes of the cells that a revision declares for one row."""
-    place = place_of(change.path)
-    return [hash_of(place, column) for column in change.columns()]
+    hashed_path = hash_of_path(change.path)
+    return [hash_of(hashed_path, column) for column in change.columns()]
 
 
-def number_of_added(change: RowChange, hashes: Sequence[int]) -> int | None:
-    """Return the number of the cells with which a revision adds a node, without those of children; ``hashes`` are all of them.
+def declared_node(change: RowChange, hashes: Sequence[int]) -> int | None:
+    """Return the hash of the node that a revision adds, from its cells without those of children; ``hashes`` are all of them.
 
     None if the revision does not add the node, or adjusts it as well.
     """
     if change.kind != changes.ADDED or change.adjusted:
         return None
     # The columns of children come last.
-    return reduce(xor, hashes[: len(hashes) - len(change.children_added) - len(change.children_removed)], 0)
+    own = hashes[: len(hashes) - len(change.children_added) - len(change.children_removed)]
+    return hash_of_added(reduce(xor, own, 0))
 
 
 def number_of(declared: Sequence[RowChange], hashes: Sequence[int]) -> int:
@@ -74,17 +80,17 @@ def number_of(declared: Sequence[RowChange], hashes: Sequence[int]) -> int:
     for change in declared:
         if change.kind != changes.REMOVED and not change.children_removed:
             continue
-        place = place_of(change.path)
+        hashed_path = hash_of_path(change.path)
         if change.kind == changes.REMOVED:
-            number ^= _instead(place, schema.DELETED, schema.DEAD)
+            number ^= _instead(hashed_path, schema.DELETED, schema.DEAD)
         for name in change.children_removed:
-            number ^= _instead(place, schema.child_column(name), schema.GONE)
+            number ^= _instead(hashed_path, schema.child_column(name), schema.GONE)
     return number
 
 
-def _instead(place: int, column: Column, value: bytes) -> int:
+def _instead(hashed_path: int, column: Column, value: bytes) -> int:
     """Return what replaces the hash of a cell by that with this value."""
-    hashed = hash_of(place, column)
+    hashed = hash_of(hashed_path, column)
     return hashed ^ with_flag(hashed, column, value)
 
 

@@ -15,7 +15,7 @@ from hbasemk.check import problem as kinds
 from hbasemk.check.cell_values import blobs_of, describe, is_name, wrong_value
 from hbasemk.check.collectable import Collectable
 from hbasemk.check.context import CheckContext, text
-from hbasemk.check.found_cells import hash_of, place_of, with_flag
+from hbasemk.check.found_cells import hash_of, hash_of_added, hash_of_path, with_flag
 from hbasemk.check.links import Links, Listed
 from hbasemk.check.lost_updates import Later, LostUpdates
 from hbasemk.check.problem import Problem
@@ -178,17 +178,19 @@ class NodesCheck:
         status = self._context.status(version) if version else None
         if status is None or status.outcome is not Outcome.COMMITTED or not self._context.sees(version):
             return None
-        place = place_of(path)
+        if status.declared is None:
+            return None
+        hashed_path = hash_of_path(path)
         number = 0
         properties: dict[bytes, Cell] = {}
         for cell in row.cells:
             family, qualifier, timestamp, value = cell
             if timestamp != version or wrong_value(cell) is not None:
                 return None
-            number ^= with_flag(hash_of(place, (family, qualifier)), (family, qualifier), value)
+            number ^= with_flag(hash_of(hashed_path, (family, qualifier)), (family, qualifier), value)
             if qualifier[:1] == b"\x01":
                 properties[qualifier] = cell
-        if not status.adds(number):
+        if not status.declares(hash_of_added(number)):
             return None
         self._context.found.add({version: number})
         return self._node(path, row.key, version, properties)
@@ -331,7 +333,7 @@ class NodesCheck:
         statuses = {version: self._context.status(version) for version in versions}
         uncommitted = {version for version, status in statuses.items() if self._is_uncommitted(version, status)}
         found = dict.fromkeys(versions, 0)
-        place = place_of(path) if known else 0
+        hashed_path = hash_of_path(path) if known else 0
         for cell in cells:
             family, qualifier, version, value = cell
             status = statuses[version]
@@ -341,7 +343,7 @@ class NodesCheck:
                     continue
             if known:
                 column = (family, qualifier)
-                hashed = hash_of(place, column)
+                hashed = hash_of(hashed_path, column)
                 if status.declares(hashed):
                     found[version] ^= with_flag(hashed, column, value)
                 else:

@@ -18,7 +18,7 @@ REMEMBERED_CELLS: Final = 8_000_000
 class RevisionStatus(NamedTuple):
     """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
 
-    Among the hashes are the numbers of the cells with which it adds nodes, one for each node.
+    Among the hashes are those of the nodes that it adds.
     ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read). ``number`` is that of its
     declared cells (``found_cells.py``). ``can_abort`` says whether a pending revision can be aborted: damaged flags prevent it.
     """
@@ -31,13 +31,9 @@ class RevisionStatus(NamedTuple):
     can_abort: bool
 
     def declares(self, hashed: int) -> bool:
-        """Return whether the revision declared the cell with this hash; also True if its changes cannot be decoded."""
-        return self.declared is None or self.adds(hashed)
-
-    def adds(self, hashed: int) -> bool:
-        """Return whether the revision added the node whose cells, without those of children, have this number."""
+        """Return whether the revision declared the cell or added node with this hash; True if its changes cannot be decoded."""
         if self.declared is None:
-            return False
+            return True
         at = bisect_left(self.declared, hashed)
         return at < len(self.declared) and self.declared[at] == hashed
 

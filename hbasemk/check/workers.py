@@ -66,7 +66,7 @@ class _HasRead(NamedTuple):
 
 
 class _Done(NamedTuple):
-    """A worker has checked its batch: the number of rows, and the numbers of the cells found in it."""
+    """A worker has checked its batch of ``rows`` rows. ``found`` are the numbers of :class:`FoundCells`."""
 
     rows: int
     found: Mapping[int, int]
@@ -81,8 +81,7 @@ class _Worker:
     def __init__(self, job: _Job) -> None:
         self.process, self.pipe = spawn(_work, job, may_fork=True)
 
-    def give(self, task: _Task | None) -> None:
-        """Send a task; None: the worker ends."""
+    def give(self, task: _Task) -> None:
         try:
             self.pipe.send(task)
         except OSError:
@@ -96,8 +95,8 @@ class _Worker:
         except (EOFError, OSError) as error:
             self.process.join()
             raise HbasemkError(
-                f"a worker process of the check ended unexpectedly, with exit code {self.process.exitcode}. Look for the cause "
-                "(out of memory?), and check again, perhaps with fewer workers."
+                f"a worker process of the check ended unexpectedly, with exit code {self.process.exitcode}. Look for the cause: "
+                "a message of the worker, or the system's log if it is -9. Then check again; fewer workers need less memory."
             ) from error
         if isinstance(message, HbasemkError):
             raise message
@@ -127,12 +126,9 @@ class NodesWorkers:
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
         with Deferred():
-            # No worker outlives the check.
+            # No worker outlives the check, not even one that has been stopped. Workers write nothing.
             for worker in self._workers.values():
-                if worker in self._idle:
-                    worker.give(None)
-                else:
-                    worker.process.terminate()
+                worker.process.kill()
                 worker.pipe.close()
             for worker in self._workers.values():
                 worker.process.join()
@@ -182,12 +178,12 @@ class NodesWorkers:
 
 
 class _WorkerInspection(HeadInspection):
-    """The inspection of a worker, for which another process says which revisions it must still end."""
+    """The inspection of a worker. The process that has started the worker says which revisions it must still end."""
 
-    ends: Sequence[int] = ()
+    deferred_by_parent: Sequence[int] = ()
 
     def deferred(self) -> Sequence[int]:
-        return self.ends
+        return self.deferred_by_parent
 
 
 def _work(job: _Job, pipe: Connection) -> None:
@@ -209,9 +205,9 @@ def _check_batches(inspection: _WorkerInspection, job: _Job, pipe: Connection) -
     context = CheckContext(inspection, live=job.live, statuses=job.statuses)
     nodes = NodesCheck(context, Links(context, inspection.cells), lambda _: None)
     pipe.send(_Ready())
-    task: _Task | None
-    while (task := pipe.recv()) is not None:
-        inspection.ends = task.deferred
+    while True:
+        task: _Task = pipe.recv()
+        inspection.deferred_by_parent = task.deferred
         batch, rest = nodes.read(task.scan)
         pipe.send(_HasRead(rest))
         problems = nodes.check(batch)

@@ -6,7 +6,7 @@ import pytest
 
 from hbasemk.check import found_cells
 from hbasemk.check import problem as kinds
-from hbasemk.check.found_cells import FoundCells, hash_of, hashes_of, number_of, place_of
+from hbasemk.check.found_cells import FoundCells, hash_of, hash_of_path, hashes_of, number_of
 from hbasemk.format import paths, revisions, schema
 from hbasemk.format.changes import ADDED, CHANGED, REMOVED, RowChange
 from hbasemk.kernel.commit.operations import AddNode, RemoveNode
@@ -96,7 +96,7 @@ def are_declared(found: list[tuple[str, Column, bytes]]) -> bool:
     hashes = [hashed for change in DECLARED for hashed in hashes_of(change)]
     added = FoundCells()
     for path, column, value in found:
-        added.add({1: found_cells.with_flag(hash_of(place_of(path), column), column, value)})
+        added.add({1: found_cells.with_flag(hash_of(hash_of_path(path), column), column, value)})
     return added.are(1, number_of(DECLARED, hashes))
 
 
@@ -118,3 +118,16 @@ def test_each_run_finds_the_cells_by_itself(tables: Tables) -> None:
     assert tables.found() == []
     tables.remove(schema.NODES, paths.key("/a"), schema.property_column("p"))
     assert tables.found() == [(kinds.MISSING, "/a", revisions.to_text(revision))]
+
+
+@pytest.mark.parametrize("column", [schema.DELETED, schema.LAST_REVISION])
+def test_a_node_of_which_one_cell_is_left_is_damaged(tables: Tables, column: Column) -> None:
+    """The number of one cell is its hash, which the revision declares as well."""
+    tables.commit(AddNode("/a", {}))
+    tables.remove(schema.NODES, paths.key("/a"), column)
+    intact = open_instance(tables.store, World(tables.now_ms()), mac=70)
+    assert [one.kind for one in tables.problems(intact, path="/a")] == (
+        [kinds.LIFE] if column == schema.DELETED else []
+    )
+    kind = kinds.MISSING if column == schema.DELETED else kinds.NO_LAST_REVISION
+    assert kind in [one.kind for one in tables.problems()]

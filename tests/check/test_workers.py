@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -191,13 +193,31 @@ def test_no_worker_outlives_an_interrupted_check(url: str) -> None:
 
 
 @pytest.mark.usefixtures("way")
+def test_not_even_a_stopped_worker_outlives_a_check(url: str) -> None:
+    """The check waited for it to end, and no signal but SIGKILL ended the check."""
+
+    def stop(table: str, rows: int) -> None:
+        if table == schema.NODES and rows > NODES // 2:
+            for worker in multiprocessing.active_children():
+                assert worker.pid is not None
+                os.kill(worker.pid, signal.SIGSTOP)
+            raise KeyboardInterrupt
+
+    with opened_instance(url) as instance:
+        run = IntegrityCheck(instance, workers=several(url), progress=stop)
+        with pytest.raises(KeyboardInterrupt):
+            list(run.run())
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("way")
 def test_no_worker_outlives_an_abandoned_check(url: str, tables: Tables) -> None:
     for number in range(1, NODES, 100):
         tables.remove(schema.NODES, paths.key(f"/{number - 1}/{number}"), schema.property_column("n"))
     with opened_instance(url) as instance:
         found = IntegrityCheck(instance, workers=several(url)).run()
         next(found)
-        found.close()  # type: ignore[attr-defined]
+        found.close()
     assert multiprocessing.active_children() == []
 
 
@@ -266,13 +286,20 @@ def test_revisions_that_the_process_must_still_end_are_no_problem(url: str, tabl
     ours, theirs = multiprocessing.Pipe()
     ours.send(workers._Task(first_scan(paths.key("/left"), None), (revision,)))
     ours.send(workers._Task(first_scan(paths.key("/left"), None), ()))
-    ours.send(None)
+    answers = []
     with opened_instance(url) as instance:
         job = workers._Job(partial(opened_instance, url), False, workers.Statuses())
-        workers._check_batches(workers._WorkerInspection(instance), job, theirs)
-    answers = []
-    while ours.poll():
-        answers.append(ours.recv())
+
+        def check_batches() -> None:
+            with suppress(EOFError):
+                workers._check_batches(workers._WorkerInspection(instance), job, theirs)
+
+        check = Thread(target=check_batches)
+        check.start()
+        while sum(isinstance(one, workers._Done) for one in answers) < 2:
+            answers.append(ours.recv())
+        ours.close()
+        check.join()
     first = answers.index(next(one for one in answers if isinstance(one, workers._Done)))
     assert not [one for one in answers[: first + 1] if isinstance(one, list)]
     (found,) = [one for one in answers if isinstance(one, list)]
@@ -281,8 +308,8 @@ def test_revisions_that_the_process_must_still_end_are_no_problem(url: str, tabl
 
 def test_hashes_are_the_same_in_all_processes() -> None:
     shown = (
-        "from hbasemk.check.found_cells import hash_of, place_of, with_flag; column = (b'c', b'x'); "
-        "print(with_flag(hash_of(place_of('/a'), column), column, b'?'))"
+        "from hbasemk.check.found_cells import hash_of, hash_of_path, with_flag; column = (b'c', b'x'); "
+        "print(with_flag(hash_of(hash_of_path('/a'), column), column, b'?'))"
     )
     printed = {
         subprocess.run(
