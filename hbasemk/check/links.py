@@ -48,11 +48,18 @@ class Links:
                 possible.append(one)
             except InvalidPathError as error:
                 yield Problem(kinds.DANGLING, one.path[:200], text(one.revision), str(error))
-        for one, cells in zip(possible, self._cells(gets), strict=True):
-            if not cells or cells[0].value != schema.ALIVE:
-                found = {cell[:2]: cell for cell in self._cells([Get(paths.key(one.path), columns=OWN)])[0]}
-                detail = "its parent lists it, but there is no such node"
-                yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=not _is_lifeless(found))
+        dangling = [
+            one
+            for one, cells in zip(possible, self._cells(gets), strict=True)
+            if not cells or cells[0].value != schema.ALIVE
+        ]
+        if not dangling:
+            return
+        rows = self._cells([Get(paths.key(one.path), columns=OWN) for one in dangling])
+        for one, cells in zip(dangling, rows, strict=True):
+            found = {cell[:2]: cell for cell in cells}
+            detail = "its parent lists it, but there is no such node"
+            yield Problem(kinds.DANGLING, one.path, text(one.revision), detail, repairable=not _is_lifeless(found))
 
     def check_parents(self, nodes: Sequence[tuple[str, int]]) -> Iterator[Problem]:
         """Yield orphaned and unlisted nodes (given with the revisions that added them), and dangling blob references."""

@@ -131,3 +131,17 @@ def test_a_node_of_which_one_cell_is_left_is_damaged(tables: Tables, column: Col
     )
     kind = kinds.MISSING if column == schema.DELETED else kinds.NO_LAST_REVISION
     assert kind in [one.kind for one in tables.problems()]
+
+
+def test_many_dangling_children_cost_no_more_calls_than_one(tables: Tables) -> None:
+    calls = {}
+    for number, names in enumerate((["0"], [str(name) for name in range(1, 60)])):
+        tables.commit(AddNode(f"/{number}", {}))
+        tables.forge(RowChange(f"/{number}", CHANGED, (), names))
+        store = CountingStore(tables.store)
+        looking = open_instance(store, World(tables.now_ms()), mac=70 + number)
+        store.take()
+        found = tables.problems(looking, path=f"/{number}")
+        assert [one.kind for one in found] == [kinds.DANGLING] * len(names)
+        calls[len(names)] = sum(store.take().values())
+    assert calls[59] == calls[1]
