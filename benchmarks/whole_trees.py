@@ -87,10 +87,6 @@ def check(instance: Instance, workers: Workers | None = None) -> None:
         raise click.ClickException(f"the repository is damaged: {problems[0]}")
 
 
-def _workers(count: int) -> str:
-    return counted(count, "worker")
-
-
 def measure(url: str, nodes: int, workers: int) -> None:
     """Print a row for each kind of work. Each begins with a new instance."""
     with tempfile.TemporaryDirectory() as folder:
@@ -103,14 +99,14 @@ def measure(url: str, nodes: int, workers: int) -> None:
         for count in sorted({1, usable_processors()}):
             with opened_instance(url) as instance:
                 several = Workers(count, partial(opened_instance, url))
-                report(f"check, {_workers(count)}", nodes, partial(check, instance, several))
+                report(f"check, {counted(count, 'worker')}", nodes, partial(check, instance, several))
         with hbasemk.connect(url) as repository:
             report("JSON export", nodes, lambda: write_json(repository.head, TREE, kept))
         report("JSON import", nodes, lambda: JsonImport(url, kept, "/json").run(verify=False))
         report("JSON import, verified", nodes, lambda: JsonImport(url, kept, "/verified").run())
         for count in sorted({1, workers}):
             report(
-                f"file import, {_workers(count)}",
+                f"file import, {counted(count, 'worker')}",
                 nodes,
                 Import(url, str(files), f"/files{count}", workers=count).run,
             )

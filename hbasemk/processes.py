@@ -28,15 +28,14 @@ def spawn(
     this process where that is safe: on Linux, and if this process has no other thread. A fork takes 10 ms to start; a new
     process imports all modules again, which takes some hundred.
     """
-    is_safe = sys.platform == "linux" and threading.active_count() == 1
-    if may_fork and is_safe:
+    if may_fork and sys.platform == "linux" and threading.active_count() == 1:
         context: ForkContext | SpawnContext = multiprocessing.get_context("fork")
     else:
         context = multiprocessing.get_context("spawn")
+        # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
+        resource_tracker.ensure_running()
     ours, theirs = context.Pipe()
     process = context.Process(target=target, args=(job, theirs), daemon=True)
-    # Before SIGINT is blocked: starting the tracker unblocks it, so that Ctrl-C would reach a child that begins.
-    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()

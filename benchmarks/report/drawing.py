@@ -88,8 +88,9 @@ def draw_over_processes(
     draw: Callable[[Any, Sequence[int], Sequence[Result], str, str], object],
     words: str,
 ) -> Any:
-    """Draw results over the number of processes, one plot for each kind of work; None if there are none.
+    """Return a figure that shows results over the number of processes, with one plot for each kind of work.
 
+    Return None if it shows no result.
     ``ending`` is the end of their operations' names. ``draw`` gets the axis, the numbers of processes, the results, and the
     colour and name of a system. ``words`` say what the results are.
     """

@@ -174,11 +174,11 @@ class NodesCheck:
 
         Otherwise, return None: these may be cells of several revisions, or a problem.
         """
-        version = row.cells[0].timestamp if row.cells else 0
-        status = self._context.status(version) if version else None
-        if status is None or status.outcome is not Outcome.COMMITTED or not self._context.sees(version):
+        if not row.cells:
             return None
-        if status.declared is None:
+        version = row.cells[0].timestamp
+        status = self._context.status(version)
+        if status.declared is None or status.outcome is not Outcome.COMMITTED or not self._context.sees(version):
             return None
         hashed_path = hash_of_path(path)
         number = 0

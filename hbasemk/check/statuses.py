@@ -18,9 +18,9 @@ REMEMBERED_CELLS: Final = 8_000_000
 class RevisionStatus(NamedTuple):
     """The status of a revision: outcome, swept mark, and sorted hashes of its declared cells (None: unknown).
 
-    Among the hashes are those of the nodes that it adds.
-    ``base`` names the snapshot that it was built on (None: there is none, or it cannot be read). ``number`` is that of its
-    declared cells (``found_cells.py``). ``can_abort`` says whether a pending revision can be aborted: damaged flags prevent it.
+    Among the hashes are those of the nodes that it adds. ``base`` names the snapshot that it was built on (None: there is none,
+    or it cannot be read). ``number`` is that of its declared cells (``found_cells.py``). ``can_abort`` says whether a pending
+    revision can be aborted: damaged flags prevent it.
     """
 
     outcome: Outcome

@@ -144,6 +144,7 @@ def _show(session: Session, problem: Problem, done: str | None, *, repair: bool)
         session.rows([[*row, problem.repairable]], [*FIELDS, "repairable"])
     else:
         session.rows([[*row, "can be repaired" if problem.repairable else ""]], [*FIELDS, "repairable"])
+    output.flush()
 
 
 @click.command("recover")
@@ -180,6 +181,7 @@ def recover(session: Session, branches: float | None) -> None:
 
 def _show_recovered(session: Session, one: RecoveryResult) -> None:
     session.rows([[one.result, one.revision, one.holder]], ["result", "revision", "holder"])
+    output.flush()
 
 
 @click.command("upgrade")

@@ -197,10 +197,9 @@ class Reader:
             return
         try:
             write()
-            # Nothing may be left to write when a process is forked.
-            flush()
         except BrokenPipeError:
             self.has_ended = True
+            # A later flush would fail again, such as that before a process is forked.
             discard(sys.stdout)
 
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -178,6 +178,15 @@ def test_a_check_fails_with_its_workers(url: str, opened: Any, error: type[Hbase
     assert multiprocessing.active_children() == []
 
 
+def assert_interrupted(url: str, progress: Callable[[str, int], None]) -> None:
+    """Check with several workers until ``progress`` raises KeyboardInterrupt. No worker may be left then."""
+    with opened_instance(url) as instance:
+        run = IntegrityCheck(instance, workers=several(url), progress=progress)
+        with pytest.raises(KeyboardInterrupt):
+            list(run.run())
+    assert multiprocessing.active_children() == []
+
+
 @pytest.mark.usefixtures("way")
 def test_no_worker_outlives_an_interrupted_check(url: str) -> None:
     def interrupt(table: str, rows: int) -> None:
@@ -185,11 +194,7 @@ def test_no_worker_outlives_an_interrupted_check(url: str) -> None:
             assert multiprocessing.active_children()
             raise KeyboardInterrupt
 
-    with opened_instance(url) as instance:
-        run = IntegrityCheck(instance, workers=several(url), progress=interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            list(run.run())
-    assert multiprocessing.active_children() == []
+    assert_interrupted(url, interrupt)
 
 
 def test_not_even_a_stopped_worker_outlives_a_check(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,11 +211,7 @@ def test_not_even_a_stopped_worker_outlives_a_check(url: str, monkeypatch: pytes
                 os.waitid(os.P_PID, worker.pid, os.WSTOPPED | os.WNOWAIT)
             raise KeyboardInterrupt
 
-    with opened_instance(url) as instance:
-        run = IntegrityCheck(instance, workers=several(url), progress=stop)
-        with pytest.raises(KeyboardInterrupt):
-            list(run.run())
-    assert multiprocessing.active_children() == []
+    assert_interrupted(url, stop)
 
 
 @pytest.mark.usefixtures("way")

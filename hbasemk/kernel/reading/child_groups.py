@@ -60,9 +60,12 @@ class ChildGroups:
         return ChildGroups(self._names, self._groups, self._digests.copy(), self.position, self.size)
 
     def at(self, position: int, names: Sequence[str]) -> ChildGroups:
-        """Return the groups of children with these names at a later position, with the hashes of groups with equal names."""
+        """Return the groups of children with these names at a later position, with the hashes of groups with equal names.
+
+        The result may share the hashes with this object, so this must be a copy that has no other use.
+        """
         if self._names is names or list(self._names) == list(names):
-            return ChildGroups(names, self._groups, self._digests.copy(), position, self.size)
+            return ChildGroups(names, self._groups, self._digests, position, self.size)
         now = ChildGroups.divided(names, position)
         if len(now._groups) == len(self._groups):
             for number, group in enumerate(now._groups):
@@ -85,7 +88,7 @@ class ChildGroups:
         for number, group in enumerate(self._groups):
             digest = self._digests[number]
             if digest is None:
-                digest = self._digests[number] = hash_of((b"c", paths.encode(name), digests[name]) for name in group)
+                digest = self._digests[number] = hash_of(parts_of(group, digests))
             yield b"g", b"%d" % number, digest
 
 
@@ -94,10 +97,15 @@ Children: TypeAlias = Sequence[str] | ChildGroups
 
 
 def in_groups(names: Sequence[str], position: int, kept: ChildGroups | None = None) -> Children:
-    """Return children in groups if there are many; ``kept`` are the groups of their parent at an earlier position."""
+    """Return children in groups if there are many; ``kept`` is a copy of the groups of their parent at an earlier position."""
     if len(names) < WIDE:
         return names
     return ChildGroups.divided(names, position) if kept is None else kept.at(position, names)
+
+
+def parts_of(names: Sequence[str], digests: Mapping[str, bytes]) -> Iterator[Part]:
+    """Yield what a hash contains of single children; ``digests`` are theirs, by name."""
+    return ((b"c", paths.encode(name), digests[name]) for name in names)
 
 
 def hash_of(parts: Iterable[Part]) -> bytes:

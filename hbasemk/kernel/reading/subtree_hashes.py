@@ -15,7 +15,7 @@ from hbasemk.format import paths
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.child_groups import ChildGroups, Children, hash_of, in_groups
+from hbasemk.kernel.reading.child_groups import ChildGroups, Children, hash_of, in_groups, parts_of
 from hbasemk.kernel.reading.reader import Reader
 from hbasemk.kernel.runtime import Runtime
 
@@ -141,11 +141,8 @@ class SubtreeHashes:
             level = [path for path in below if path not in found and path not in digests]
         for path in sorted(found, key=paths.depth, reverse=True):
             state, children = found[path]
-            if isinstance(children, ChildGroups):
-                groups[path] = children
-            digests[path] = _digest(
-                state, children, {name: digests[paths.join(path, name)] for name in _unknown(children)}
-            )
+            of_children = {name: digests[paths.join(path, name)] for name in _unknown(children)}
+            digests[path] = _digest(state, children, of_children, groups)
         return digests
 
     def _from_walk(self, view: View, top: NodeState, groups: dict[str, ChildGroups]) -> dict[str, bytes]:
@@ -158,9 +155,7 @@ class SubtreeHashes:
         for state in reversed(nodes):
             of_children = below.pop(state.path, {})
             children = in_groups(list(reversed(of_children)), view.position)
-            if isinstance(children, ChildGroups):
-                groups[state.path] = children
-            digest = digests[state.path] = _digest(state, children, of_children)
+            digest = digests[state.path] = _digest(state, children, of_children, groups)
             if state is not top:
                 below.setdefault(paths.parent(state.path), {})[paths.name(state.path)] = digest
         return digests
@@ -171,11 +166,17 @@ def _unknown(children: Children) -> Sequence[str]:
     return children.unknown() if isinstance(children, ChildGroups) else children
 
 
-def _digest(state: NodeState, children: Children, digests: Mapping[str, bytes]) -> bytes:
-    """Return the hash of a node; ``digests`` are those of the children that :func:`_unknown` names."""
+def _digest(
+    state: NodeState, children: Children, digests: Mapping[str, bytes], groups: dict[str, ChildGroups]
+) -> bytes:
+    """Return the hash of a node; ``digests`` are those of the children that :func:`_unknown` names.
+
+    If the children are in groups, all hashes of these become known, and the groups are added to ``groups``.
+    """
     parts = [(b"p", paths.encode(name), data) for name, data in sorted(state.encoded.items())]
     if isinstance(children, ChildGroups):
+        groups[state.path] = children
         parts += children.parts(digests)
     else:
-        parts += [(b"c", paths.encode(name), digests[name]) for name in children]
+        parts += parts_of(children, digests)
     return hash_of(parts)
