@@ -6,6 +6,7 @@ committed nothing since, its process is retrying. The lowest of these revisions 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,13 +42,15 @@ class Contention:
             known.first = min(known.first, revision) if known.first else revision
             known.last = max(known.last, revision)
 
-    def committed(self, revision: int) -> None:
-        """Record that a poll found a committed revision."""
-        self._newest = max(self._newest, revision)
-        known = self._known(revision)
-        if revision > known.committed:
-            known.committed = revision
-            known.first = known.last if known.last > revision else 0
+    def committed(self, found: Iterable[int]) -> None:
+        """Record that a poll found these committed revisions."""
+        # Of each machine id, only the highest one matters.
+        for revision in {revisions.machine_of(one): one for one in sorted(found)}.values():
+            self._newest = max(self._newest, revision)
+            known = self._known(revision)
+            if revision > known.committed:
+                known.committed = revision
+                known.first = known.last if known.last > revision else 0
 
     def waiting(self, own: int) -> list[int]:
         """Return the first aborted revision of each waiting process, lowest first, except of machine id ``own``."""

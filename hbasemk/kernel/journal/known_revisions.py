@@ -5,7 +5,7 @@ Only the end of the sequence is kept. Below the watermark, ids alone determine w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
@@ -34,14 +34,19 @@ class Arrival(NamedTuple):
     built_on: int = -1
 
 
+def touched(arrivals: Iterable[Arrival]) -> Iterator[str]:
+    """Yield the path of each change of these revisions."""
+    return (change.path for arrival in arrivals for change in arrival.changes)
+
+
 class KnownRevisions:
     """The sequence of visible revisions, from the watermark at opening, or a later one, up.
 
-    ``listeners`` are called for every arrival, in order, before any view contains the revision. ``watchers`` are called
-    when the head has moved. Neither may call the store. If an interrupt, such as Ctrl-C, stops a listener, the revision
-    has not joined. It arrives again later, perhaps after other revisions. Before that, ``forgetters`` receive the position
-    of the interrupted arrival and must drop everything they hold for it. ``require_branch`` is called after a read of a
-    view of a branch, and raises UnknownRevisionError if the branch may have been deleted.
+    ``listeners`` receive all arrivals, in order and in groups, before any view contains these revisions. ``watchers`` are
+    called when the head has moved. Neither may call the store. If an interrupt, such as Ctrl-C, stops a listener, no revision
+    of the group has joined. They arrive again later, perhaps after other revisions. Before that, ``forgetters`` receive the
+    position of the first of these arrivals and must drop everything they hold for any of them. ``require_branch`` is called
+    after a read of a view of a branch, and raises UnknownRevisionError if the branch may have been deleted.
 
     Readers take no lock: a view never changes (I5), and a compaction puts a new sequence in the place of the old one.
     ``lock`` excludes the threads that append and compact.
@@ -52,7 +57,7 @@ class KnownRevisions:
         self._origin = watermark.revision
         self._sequence = RevisionSequence.first(watermark)
         self._pins = Pins()
-        self.listeners: list[Callable[[Arrival], None]] = []
+        self.listeners: list[Callable[[Sequence[Arrival]], None]] = []
         self.forgetters: list[Callable[[int], None]] = []
         self.watchers: list[Callable[[], None]] = []
         self.require_branch: Callable[[View], None] | None = None
@@ -152,12 +157,12 @@ class KnownRevisions:
 
     # --- growing and shrinking ---------------------------------------------------------------------------
 
-    def _append(self, arrival: Arrival) -> None:
-        """Append a revision. The caller then calls :meth:`_move_head`, once for all that it appends."""
-        self.announced = arrival.position
+    def _append(self, arrivals: Sequence[Arrival]) -> None:
+        """Append at least one revision. The caller then calls :meth:`_move_head`, once for all that it appends."""
+        self.announced = arrivals[-1].position
         for listener in self.listeners:
-            listener(arrival)
-        self._sequence.append(arrival.revision)
+            listener(arrivals)
+        self._sequence.extend([arrival.revision for arrival in arrivals])
 
     def _move_head(self) -> None:
         """Move the head to the end of the sequence."""
@@ -174,10 +179,11 @@ class KnownRevisions:
         if position == self._shown:
             return
         self._sequence.repair()
-        if len(self._sequence) <= position:
+        joined = len(self._sequence)
+        if joined <= position:
             for forget in self.forgetters:
-                forget(position)
-            self.announced = position - 1
+                forget(joined)
+            self.announced = joined - 1
         if self._shown != self.announced:
             self._move_head()
 
@@ -206,8 +212,7 @@ class KnownRevisions:
         begin = len(self._sequence) + 1
         self._store_extents(begin, low_bound)
         sequence = RevisionSequence(begin, watermark.revision, watermark.revision, watermark.revision, watermark.hidden)
-        for revision in committed:
-            sequence.append(revision)
+        sequence.extend(committed)
         self._sequence = sequence
         # Before any view of the new sequence exists, so that nothing older can be used for it.
         for forget in self.forgetters:

@@ -17,6 +17,7 @@ from hbasemk.format.journal_row import JournalRow
 from hbasemk.format.node import NodeState
 from hbasemk.format.watermark import Watermark
 from hbasemk.format.writer_log import WriterLog
+from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
 from hbasemk.kernel.journal.contention import Contention
 from hbasemk.kernel.journal.fence import Fence, read_trim_level, trim_level_place, unrecorded
@@ -32,6 +33,8 @@ from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime
 from hbasemk.kernel.settings import Settings, read_watermark
 
+TOGETHER: Final = 1000
+"""So many revisions join together at most. Readers wait for the caches meanwhile."""
 BEGINNINGS: Final = 100
 """So often an instance begins again in one poll, while collectors delete what it needs; each time the watermark is higher."""
 
@@ -105,15 +108,15 @@ class PolledRevisions(KnownRevisions):
             self.unswept.remove_up_to(decided)
             with self._lock:
                 self._append_all(news.committed, news.contents)
+                floor, known = self._sequence.floor, self._sequence.positions
                 # The floor may have passed a revision before it joined; then all views contain it.
-                self._local = {one: arrival for one, arrival in self._local.items() if one > self._sequence.floor}
+                self._local = {one: kept for one, kept in self._local.items() if one > floor and one not in known}
                 self.lacks_own_commit = self.lacks_own_commit and bool(self._local)
                 self.highest_seen = max(self.highest_seen, news.highest)
-                known = self._sequence.positions
                 self._pending = frozenset(one for one in news.pending if one > decided and one not in known)
                 # Before the cursor, which passes the rows that tell of it: an interrupt between the two loses nothing.
                 self._learn(news, began)
-                self.poller.finish(news, self._pending, self._sequence.floor)
+                self.poller.finish(news, self._pending, floor)
             self._verify_published(news.watermark)
             if isinstance(self.poller, LogPoller):
                 self.fence.learn_trim_level(news.trimmed.revision)
@@ -230,7 +233,7 @@ class PolledRevisions(KnownRevisions):
             return dict.fromkeys(new, ())
         unread = [revision for revision in new if revision not in self._contents and revision not in self._local]
         first = found or {}
-        rows = whole_rows(self._store, (first[revision] for revision in unread if revision in first))
+        rows = whole_rows(self._store, [first[revision] for revision in unread if revision in first])
         missing = [revision for revision in unread if revision not in first]
         for row in itertools.chain(rows, journal_rows(self._store, missing)):
             if not row.cells:
@@ -241,15 +244,18 @@ class PolledRevisions(KnownRevisions):
     def _append_all(self, new: Sequence[int], contents: Contents) -> None:
         self._contents = {}
         self._repair_append()
-        for revision in new:
-            # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
-            if revision > self._sequence.floor and revision not in self._sequence.positions:
-                local = self._local.get(revision)
-                if local is not None:
-                    self._append(local._replace(position=len(self._sequence)))
-                else:
-                    self._append(Arrival(revision, len(self._sequence), contents[revision]))
-            self._local.pop(revision, None)
+        floor, known, local = self._sequence.floor, self._sequence.positions, self._local
+        # Skip a revision that a concurrent compaction has dropped: its id now lies below the floor.
+        joining = [revision for revision in new if revision > floor and revision not in known]
+        for part in batched(enumerate(joining, len(self._sequence)), TOGETHER):
+            self._append(
+                [
+                    local[revision]._replace(position=position)
+                    if revision in local
+                    else Arrival(revision, position, contents[revision])
+                    for position, revision in part
+                ]
+            )
         if self._shown != self.announced:
             self._move_head()
 
@@ -271,7 +277,7 @@ class PolledRevisions(KnownRevisions):
         """
         with self._lock:
             self._repair_append()
-            self.contention.committed(revision)
+            self.contention.committed((revision,))
             if revision in self._sequence.positions:
                 return True
             if revision <= self._sequence.floor and isinstance(self.poller, LogPoller):
@@ -283,11 +289,11 @@ class PolledRevisions(KnownRevisions):
                 if min(created, committed) <= 0 or not self.poller.follows(created, committed):
                     self._local[revision] = arrival
                     return False
-                self._append(arrival)
+                self._append((arrival,))
                 self._move_head()
                 self.poller.joined(revision, created, committed, self._sequence.floor)
             else:
-                self._append(arrival)
+                self._append((arrival,))
                 self._move_head()
             return True
 
@@ -407,5 +413,4 @@ class PolledRevisions(KnownRevisions):
         for revision in news.unswept:
             self.unswept.add(revision)
             self.contention.aborted(revision)
-        for revision in news.committed:
-            self.contention.committed(revision)
+        self.contention.committed(news.committed)

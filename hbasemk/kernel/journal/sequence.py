@@ -8,8 +8,8 @@ use stays the same: when the sequence drops its position, the view's pin receive
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator
-from itertools import accumulate
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, count, islice, takewhile
 from sys import maxsize
 
 from hbasemk.format.extent import Extent
@@ -54,19 +54,20 @@ class RevisionSequence:
         """Iterate over the kept revisions, in sequence order."""
         return iter(list(self.positions))
 
-    def append(self, revision: int) -> int:
-        """Append a revision and return its position. After an interrupt, call :meth:`repair`."""
-        position = len(self)
-        self.uppers.append(max(revision, self.uppers[-1] if self.uppers else self.top))
-        self.ids.append(revision)
-        self.positions[revision] = position
-        return position
+    def extend(self, revisions: Sequence[int]) -> None:
+        """Append revisions. After an interrupt, call :meth:`repair`."""
+        position = self.begin + len(self.ids)
+        upper = self.uppers[-1] if self.uppers else self.top
+        # An interrupt comes between these lines, and never within one: no other Python code runs there.
+        self.uppers.extend(islice(accumulate(revisions, max, initial=upper), 1, None))
+        self.ids.extend(revisions)
+        self.positions.update(zip(revisions, count(position)))
 
     def repair(self) -> None:
-        """Complete or undo an interrupted :meth:`append`. A revision has joined if ``ids`` contains it."""
+        """Complete or undo an interrupted :meth:`extend`. A revision has joined if ``ids`` contains it."""
         del self.uppers[len(self.ids) :]
-        if self.ids:
-            self.positions.setdefault(self.ids[-1], len(self) - 1)
+        missing = [*takewhile(lambda one: one not in self.positions, reversed(self.ids))][::-1]
+        self.positions.update(zip(missing, count(len(self) - len(missing))))
 
     def last_at(self, position: int) -> tuple[int, int]:
         """Return the revision at a position, which must be at least ``begin`` - 1, and the highest id up to there."""

@@ -7,10 +7,11 @@ is read in an older view, or in one with an extent, is kept for that view alone:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from sys import getsizeof
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
@@ -71,6 +72,7 @@ class Entry(NamedTuple):
 _state_since: Final = attrgetter("position")
 state_of: Final = attrgetter("state")
 names_since: Final = attrgetter("names_position")
+_NO_STATES: Final[Mapping[str, NodeState | None]] = MappingProxyType({})
 _NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0, 0)
 
 
@@ -216,29 +218,29 @@ class NodeCache:
                 stored += self._keep(key, _entry(path, state_since, state, names_since, names, names_size))
         return stored
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Drop what an arriving revision touches. The journal calls this before any view contains it."""
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Drop what arriving revisions touch. The journal calls this before any view contains them."""
         with self._lock:
-            self.walks.arrived(arrival)
-            if len(self._touched) > self._most_touched:
-                # The cache can no longer distinguish older reads from stale ones.
-                self._horizon = arrival.position
-                self._touched.clear()
-            built_on = arrival.built_on
-            states = arrival.states if arrival.states and built_on >= self._horizon else {}
-            position = arrival.position
+            self.walks.arrived(arrivals)
             touched = self._touched
-            for path, kind, _, children_added, children_removed, _ in arrival.changes:
-                before = touched.get(path, -1)
-                touched[path] = position
-                known = self._drop(path)
-                if children_added or children_removed or kind != CHANGED:
-                    known = _NOTHING
-                _, _, names_position, names, names_size, _ = known
-                if before <= built_on and path in states:
-                    self._keep(path, _entry(path, position, states[path], names_position, names, names_size))
-                elif names_position != _NEVER:
-                    self._keep(path, _entry(path, _NEVER, None, names_position, names, names_size))
+            for _, position, changes, states, built_on in arrivals:
+                if len(touched) > self._most_touched:
+                    # The cache can no longer distinguish older reads from stale ones.
+                    self._horizon = position
+                    touched.clear()
+                states = states if states and built_on >= self._horizon else _NO_STATES
+                for path, kind, _, children_added, children_removed, _ in changes:
+                    before = touched.get(path, -1)
+                    touched[path] = position
+                    # Most nodes that others change are not cached.
+                    known = self._drop(path) if path in self._young or path in self._old else _NOTHING
+                    if children_added or children_removed or kind != CHANGED:
+                        known = _NOTHING
+                    _, _, names_position, names, names_size, _ = known
+                    if before <= built_on and path in states:
+                        self._keep(path, _entry(path, position, states[path], names_position, names, names_size))
+                    elif names_position != _NEVER:
+                        self._keep(path, _entry(path, _NEVER, None, names_position, names, names_size))
 
     def forget(self, position: int) -> None:
         """Drop everything, including earlier reads: the revision announced at this position never joined."""

@@ -9,6 +9,7 @@ revisions in one of the two views but not the other (``docs/decisions/0008-child
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.errors import FormatError, RevisionCollectedError, StoreError, UnknownRevisionError
@@ -156,12 +157,12 @@ class ChildCounts:
                 self._write_memo(view, state, children, memo)
         return self._keep(Counted(view, state.created, children), state, watched)
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Record what an arriving revision does to the watched nodes."""
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Record what arriving revisions do to the watched nodes."""
         if not self._watched:
             return
         with self._lock:
-            for change in arrival.changes:
+            for position, change in ((arrival.position, change) for arrival in arrivals for change in arrival.changes):
                 watched = self._watched.get(change.path)
                 if watched is None:
                     continue
@@ -171,7 +172,7 @@ class ChildCounts:
                     # Reading all columns again is cheaper now.
                     del self._watched[change.path]
                 elif change.children_added or change.children_removed:
-                    watched.log.append((arrival.position, [*change.children_added, *change.children_removed]))
+                    watched.log.append((position, [*change.children_added, *change.children_removed]))
 
     def forget(self, position: int) -> None:  # noqa: ARG002 - counts of earlier views stay valid there
         """Forget which arrivals followed the known counts: some were missed."""

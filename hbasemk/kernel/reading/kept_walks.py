@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from hbasemk.format import paths
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.known_revisions import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival, touched
 from hbasemk.kernel.journal.view import View
 
 
@@ -86,11 +86,11 @@ class KeptWalks:
             self._kept[path] = _Walk(view.position, batches, size)
             self.size += size
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Drop the walks over what an arriving revision touches. The caller holds the lock."""
-        self._last_arrival = arrival.position
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Drop the walks over what arriving revisions touch. The caller holds the lock."""
+        self._last_arrival = arrivals[-1].position
         if self._kept:
-            for path in paths.with_ancestors(change.path for change in arrival.changes):
+            for path in paths.with_ancestors(touched(arrivals)):
                 self._drop(path)
 
     def forget(self, position: int) -> None:

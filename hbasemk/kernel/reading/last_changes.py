@@ -7,11 +7,11 @@ when the recording began. So a token of a subtree at the head costs no call, and
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from hbasemk.format import paths, revisions
-from hbasemk.kernel.journal.known_revisions import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival, touched
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.runtime import Runtime
 
@@ -60,12 +60,12 @@ class LastChanges:
         at = found.revision if found is not None and found.position <= view.position else view.revision
         return f"{revisions.to_text(at)}.{self._instance}"
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Record what an arriving revision touches. The journal calls this before any view contains it."""
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Record what arriving revisions touch. The journal calls this before any view contains them."""
         with self._lock:
-            self._last_arrival = arrival.position
-            if self._begin is not None:
-                self._record(_Change(arrival.position, arrival.revision), (change.path for change in arrival.changes))
+            self._last_arrival = arrivals[-1].position
+            for arrival in arrivals if self._begin is not None else ():
+                self._record(_Change(arrival.position, arrival.revision), touched((arrival,)))
 
     def forget(self, position: int) -> None:
         """Begin again: the revision announced at this position never joined."""
@@ -75,8 +75,8 @@ class LastChanges:
             self._instance = ""
             self._start_again()
 
-    def _record(self, change: _Change, touched: Iterable[str]) -> None:
-        for path in paths.with_ancestors(touched):
+    def _record(self, change: _Change, changed: Iterable[str]) -> None:
+        for path in paths.with_ancestors(changed):
             self._touched[path] = change
             if len(self._touched) > self._most:
                 self._start_again()

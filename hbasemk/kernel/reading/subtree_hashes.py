@@ -13,7 +13,7 @@ from typing import Final
 
 from hbasemk.format import paths
 from hbasemk.format.node import NodeState
-from hbasemk.kernel.journal.known_revisions import Arrival
+from hbasemk.kernel.journal.known_revisions import Arrival, touched
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.reading.child_groups import ChildGroups, Children, hash_of, in_groups, parts_of
 from hbasemk.kernel.reading.reader import Reader
@@ -57,12 +57,12 @@ class SubtreeHashes:
             self._keep(view, known, groups)
         return {path: known[path].hex() for path in wanted}
 
-    def arrived(self, arrival: Arrival) -> None:
-        """Drop the hashes that an arriving revision changes. The journal calls this before any view contains it."""
+    def arrived(self, arrivals: Sequence[Arrival]) -> None:
+        """Drop the hashes that arriving revisions change. The journal calls this before any view contains them."""
         with self._lock:
-            self._last_arrival = arrival.position
+            self._last_arrival = arrivals[-1].position
             if self._kept or self._groups:
-                self._drop(change.path for change in arrival.changes)
+                self._drop(touched(arrivals))
 
     def forget(self, position: int) -> None:
         """Drop everything: the revision announced at this position never joined."""
@@ -71,10 +71,10 @@ class SubtreeHashes:
             self._kept = {}
             self._groups = {}
 
-    def _drop(self, touched: Iterable[str]) -> None:
+    def _drop(self, changed: Iterable[str]) -> None:
         if len(self._dropped) > self._most:
             self._dropped.clear()
-        for path in paths.with_ancestors(touched):
+        for path in paths.with_ancestors(changed):
             if self._kept.pop(path, None) is not None:
                 self._dropped.add(path)
             if self._groups and path != paths.ROOT and (above := self._groups.get(paths.parent(path))) is not None:

@@ -36,12 +36,12 @@ def test_an_aborted_writer_waits_until_it_commits() -> None:
     # Each poll that rereads recent rows returns them again.
     seen.aborted(revision(1, 1000))
     assert seen.waiting(OWN) == [revision(2, 900), revision(1, 1000)]
-    seen.committed(revision(2, 1200))
+    seen.committed([revision(2, 1200)])
     seen.aborted(revision(2, 900))
     assert seen.waiting(OWN) == [revision(1, 1000)]
     # Polls return the highest first.
     seen.aborted(revision(3, 1400))
-    seen.committed(revision(3, 1300))
+    seen.committed([revision(3, 1300)])
     seen.aborted(revision(3, 1250))
     assert seen.waiting(OWN) == [revision(1, 1000), revision(3, 1400)]
 
@@ -49,9 +49,9 @@ def test_an_aborted_writer_waits_until_it_commits() -> None:
 def test_a_writer_without_attempts_is_no_longer_waiting() -> None:
     seen = Contention()
     seen.aborted(revision(1, 1000))
-    seen.committed(revision(2, 1000 + EXPIRES_MS))
+    seen.committed([revision(2, 1000 + EXPIRES_MS)])
     assert seen.waiting(OWN) == [revision(1, 1000)]
-    seen.committed(revision(2, 1001 + EXPIRES_MS))
+    seen.committed([revision(2, 1001 + EXPIRES_MS)])
     assert seen.waiting(OWN) == []
 
 

@@ -17,6 +17,7 @@ from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, SetProperty
 from hbasemk.kernel.instance import Instance
 from hbasemk.kernel.journal.arrival_poller import ArrivalPoller
+from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.periodic_work import ADVANCE_AFTER
 from hbasemk.kernel.settings import read_watermark
 from hbasemk.store.abc import Get, NewCell, Put, Scan, Store, scan_all
@@ -149,6 +150,35 @@ def test_an_own_commit_is_visible_after_the_store_failed_behind_it(store: Store,
         one.commit(lambda _: OperationList([AddNode("/b/c", {})]), "", retry_timeout=5)
     assert one.require(one.head(), "/b").properties["n"] == 0
     assert one.journal.knows(revision)
+    assert not one.journal.lacks_own_commit
+
+
+def test_an_own_commit_that_joined_in_an_interrupted_poll_no_longer_waits_to_join(
+    store: Store, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it seemed to wait, each later commit would poll."""
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+
+    def fail(call: Call) -> None:
+        if call.method == "arrivals":
+            raise StoreNotAppliedError("the store is away")
+
+    revision = commit_and_fail_behind_it(one, faulty, two, fail)
+    faulty.before = faulty.after = None
+    extend = RevisionSequence.extend
+
+    def interrupted(self: RevisionSequence, joining: Sequence[int]) -> None:
+        extend(self, joining)
+        if revision in joining:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RevisionSequence, "extend", interrupted)
+        one.poll()
+    assert one.journal.lacks_own_commit
+    assert one.require(one.head(), "/b").properties["n"] == 0
     assert not one.journal.lacks_own_commit
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -52,13 +54,14 @@ class Model:
         while len(self.waiting) < self.window:
             self.last += 1
             self.waiting.append(ident(self.last))
-        at = self.chance.randrange(self.chance.choice((1, 1, self.window)))
-        one = self.waiting.pop(at)
-        if self.chance.random() < 0.1:
-            self.aborted.add(one)
-            return
-        self.order.append(one)
-        self.joined.append(one)
+        decided = [
+            self.waiting.pop(self.chance.randrange(min(len(self.waiting), self.chance.choice((1, 1, self.window)))))
+            for _ in range(self.chance.randint(1, min(3, len(self.waiting))))
+        ]
+        joining = [one for one in decided if self.chance.random() >= 0.1]
+        self.aborted.update(set(decided).difference(joining))
+        self.order.extend(joining)
+        self.joined += joining
         if self.chance.random() < 0.2:
             self.hold()
         if self.chance.random() < 0.1:
@@ -118,8 +121,7 @@ def test_held_views_stay_unchanged(window: int, keep: int) -> None:
 def test_a_view_with_an_extent_depends_on_no_position(appended: int) -> None:
     """An instance that has just opened keeps position -1, so only the extent distinguishes such a view from its first."""
     order = RevisionSequence.first(Watermark(ident(FIRST), frozenset({ident(FIRST - 4)})))
-    for number in range(1, appended + 1):
-        order.append(ident(FIRST + number))
+    order.extend([ident(FIRST + number) for number in range(1, appended + 1)])
     floor, above = ident(FIRST - 2), {ident(FIRST), ident(FIRST + 2)}
     private = ident(FIRST) | revisions.BRANCH_BIT
     trunk = View.of(ident(FIRST + 2), Extent.of(floor, above), ident(FIRST + 2))
@@ -143,7 +145,7 @@ def test_sequence_of_a_million_revisions_stays_small() -> None:
         waiting.append(ident(number))
         if len(waiting) < window:
             continue
-        order.append(waiting.pop(chance.randrange(window) if chance.random() < 0.5 else 0))
+        order.extend([waiting.pop(chance.randrange(window) if chance.random() < 0.5 else 0)])
         if number % 100 == 0:
             limit = min(waiting) - 1
             order = order.shortened(Watermark(limit, frozenset()), limit, keep) or order
@@ -158,28 +160,27 @@ class _Interrupted(Exception):
 
 @pytest.mark.parametrize("where", ["uppers", "ids", "positions"])
 @pytest.mark.parametrize("joined", [0, 2])
-def test_interrupted_append_joins_completely_or_not_at_all(where: str, joined: int) -> None:
+@pytest.mark.parametrize("together", [1, 3])
+def test_interrupted_extend_joins_completely_or_not_at_all(where: str, joined: int, together: int) -> None:
     order = RevisionSequence.first(Watermark(ident(FIRST), frozenset()))
-    ids = [ident(FIRST + 1 + number) for number in range(joined + 2)]
-    for one in ids[:joined]:
-        order.append(one)
+    ids = [ident(FIRST + 1 + number) for number in range(joined + together + 1)]
+    order.extend(ids[:joined])
 
     class Values(list[int]):
-        def append(self, value: int) -> None:
+        def extend(self, _: Iterable[int]) -> None:
             raise _Interrupted
 
     class Positions(dict[int, int]):
-        def __setitem__(self, revision: int, position: int) -> None:
+        def update(self, *_: Any) -> None:
             raise _Interrupted
 
     held = getattr(order, where)
     setattr(order, where, Positions(held) if where == "positions" else Values(held))
     with pytest.raises(_Interrupted):
-        order.append(ids[joined])
+        order.extend(ids[joined : joined + together])
     setattr(order, where, type(held)(getattr(order, where)))
     order.repair()
-    for one in ids[joined:]:
-        if one not in order.positions:
-            order.append(one)
-    assert order.ids == order.uppers == ids
+    assert len(order) == (joined + together if where == "positions" else joined)
+    order.extend([one for one in ids[joined:] if one not in order.positions])
+    assert order.ids == order.uppers == list(order) == ids
     assert order.positions == {one: position for position, one in enumerate(ids)}

@@ -18,6 +18,7 @@ from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.format.paths import key
+from hbasemk.kernel.journal import polled_revisions
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.sequence import RevisionSequence
 from hbasemk.kernel.journal.view import View
@@ -98,7 +99,7 @@ def test_promotion_does_not_restore_an_entry_dropped_by_an_arrival() -> None:
     cache.put("/a", _at(0), old)
     cache.put("/b", _at(0), None)
     cache.put("/c", _at(0), None)
-    cache._old = _Paused(cache._old, lambda: cache.arrived(_touches(1, "/a")))
+    cache._old = _Paused(cache._old, lambda: cache.arrived([_touches(1, "/a")]))
     shown = cache.get("/a", _at(0))
     assert shown is None or shown.state is old
     assert cache.get("/a", _at(1)) is None
@@ -119,7 +120,7 @@ def test_state_stored_during_an_arrival_is_not_the_replaced_one() -> None:
             return size
 
     cache = Slow(threading.RLock(), 4)
-    arriving = threading.Thread(target=lambda: cache.arrived(_touches(1, "/a")))
+    arriving = threading.Thread(target=lambda: cache.arrived([_touches(1, "/a")]))
     cache.put("/a", _at(0), None)
     arriving.join()
     assert shown == [None]
@@ -164,8 +165,8 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
             interruption = _Interruption(journal.listeners[-1], before=before)
             patch.setattr(journal, "listeners", [*journal.listeners[:-1], interruption])
         elif where == "order":
-            joins = _Interruption(RevisionSequence.append, before=before)
-            patch.setattr(RevisionSequence, "append", lambda order, revision: joins(order, revision))
+            joins = _Interruption(RevisionSequence.extend, before=before)
+            patch.setattr(RevisionSequence, "extend", lambda order, found: joins(order, found))
         else:
             patch.setattr(journal, "_view_at", _Interruption(journal._view_at, before=before))
         if own:
@@ -184,9 +185,9 @@ def test_an_interrupted_arrival_leaves_nothing_stale(opened: Instances, where: s
 
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("where", ["count is notified", "order"])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(("together", "number"), [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (3, 1)])
 def test_a_poll_that_is_interrupted_between_arrivals_leaves_nothing_stale(
-    opened: Instances, where: str, before: bool, number: int
+    opened: Instances, where: str, before: bool, together: int, number: int
 ) -> None:
     one, two = opened(), opened()
     one.run(lambda tx: [tx.add(path, {"n": 0}) for path in ("/a", "/b", "/c")])
@@ -199,9 +200,10 @@ def test_a_poll_that_is_interrupted_between_arrivals_leaves_nothing_stale(
         one.run(lambda tx, path=path: tx.set(path, "n", 1))
     before_poll = journal.head
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(polled_revisions, "TOGETHER", together)
         if where == "order":
-            joins = _Interruption(RevisionSequence.append, before=before, number=number)
-            patch.setattr(RevisionSequence, "append", lambda order, revision: joins(order, revision))
+            joins = _Interruption(RevisionSequence.extend, before=before, number=number)
+            patch.setattr(RevisionSequence, "extend", lambda order, found: joins(order, found))
         else:
             interruption = _Interruption(journal.listeners[-1], before=before, number=number)
             patch.setattr(journal, "listeners", [*journal.listeners[:-1], interruption])
@@ -272,7 +274,7 @@ def test_many_lookups_at_once_find_what_single_ones_find() -> None:
     cache.put_all(_at(3), [(path, NodeState(path, 1, 1003, {}, {}), ()) for path in paths[:4]])
     cache.put_all(extent, [(path, None, ()) for path in paths])
     for position in (4, 5):
-        cache.arrived(_touches(position, paths[position - 4]))
+        cache.arrived([_touches(position, paths[position - 4])])
         cache.put(paths[position - 4], _at(position), NodeState(paths[position - 4], 1, 1000 + position, {}, {}))
     for view in (_at(2), _at(3), _at(4), _at(5), extent, _at(5)._replace(own=frozenset({5}))):
         for wanted in (paths, paths[:4], paths[:1], []):
@@ -295,7 +297,7 @@ def test_states_built_on_a_view_with_an_extent_are_not_cached(world: World) -> N
 def test_entries_of_an_announced_position_are_dropped_if_another_revision_takes_it() -> None:
     cache = NodeCache(threading.RLock(), 2500)
     state = NodeState("/a", 1, 1001, {}, {})
-    cache.arrived(Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0))
+    cache.arrived([Arrival(1001, 1, [RowChange("/a", CHANGED, ["n"])], {"/a": state}, 0)])
     cache.forget(1)
     cache.put("/a", _at(0), None)
     assert cache.get("/a", _at(1)) is None
@@ -410,7 +412,7 @@ def test_an_arrival_does_not_measure_the_cached_names_of_its_node() -> None:
     size = cache.put_all(_at(0), [("/a", NodeState("/a", 1, 1000, {}, {}), names)])
     measured = names.read
     for position in range(1, 4):
-        cache.arrived(_touches(position, "/a"))
+        cache.arrived([_touches(position, "/a")])
         cache.put("/a", _at(position), NodeState("/a", 1, 1000 + position, {}, {}))
         assert cache.children("/a", _at(position)) is names
     assert names.read == measured

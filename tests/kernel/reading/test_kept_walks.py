@@ -170,7 +170,7 @@ def test_kept_walks_have_a_bounded_size() -> None:
 
 def test_only_walks_at_the_head_are_kept_and_only_views_that_contain_them_use_them() -> None:
     walks = KeptWalks(threading.RLock(), 100, 0)
-    walks.arrived(Arrival(1001, 1, [RowChange("/other", CHANGED, ["n"])]))
+    walks.arrived([Arrival(1001, 1, [RowChange("/other", CHANGED, ["n"])])])
     for view in (_at(0), _at(2, own=frozenset({7})), _at(2, extent=Extent.of(0, []))):
         walks.keep(view, "/a", _walk("/a"), 10)
         assert walks.size == 0
@@ -178,8 +178,8 @@ def test_only_walks_at_the_head_are_kept_and_only_views_that_contain_them_use_th
     assert walks.get(_at(0), "/a") is None
     assert walks.get(_at(2, own=frozenset({7})), "/a") is None
     assert walks.get(_at(2, extent=Extent.of(0, [])), "/a") is None
-    walks.arrived(Arrival(1002, 2, [RowChange("/b/c", CHANGED, ["n"])]))
+    walks.arrived([Arrival(1002, 2, [RowChange("/b/c", CHANGED, ["n"])])])
     assert walks.get(_at(2), "/a") is not None
-    walks.arrived(Arrival(1003, 3, [RowChange("/a/x/y", CHANGED, ["n"])]))
+    walks.arrived([Arrival(1003, 3, [RowChange("/a/x/y", CHANGED, ["n"])])])
     assert walks.get(_at(3), "/a") is None
     assert walks.size == 0

@@ -100,8 +100,8 @@ class LeaseSchedule(Schedule):
         """Record the arrivals of an instance."""
         came = self.came[id(instance)] = {revision: number for number, revision in enumerate(instance.journal)}
 
-        def note(arrival: Arrival) -> None:
-            came[arrival.revision] = arrival.position
+        def note(arrivals: Sequence[Arrival]) -> None:
+            came.update({arrival.revision: arrival.position for arrival in arrivals})
 
         instance.journal.listeners.append(note)
 

@@ -39,8 +39,8 @@ def an_earlier_life_shows(patch: pytest.MonkeyPatch) -> None:
 def own_states_cached_despite_arrivals_between(patch: pytest.MonkeyPatch) -> None:
     arrived = NodeCache.arrived
 
-    def keep(self: NodeCache, arrival: Any) -> None:
-        arrived(self, arrival._replace(built_on=arrival.position))
+    def keep(self: NodeCache, arrivals: Any) -> None:
+        arrived(self, [one._replace(built_on=one.position) for one in arrivals])
 
     patch.setattr(NodeCache, "arrived", keep)
 
@@ -49,8 +49,8 @@ def cache_sees(patch: pytest.MonkeyPatch, altered: Callable[[RowChange], RowChan
     """Let the cache see other changes than those that arrive."""
     arrived = NodeCache.arrived
 
-    def see(self: NodeCache, arrival: Any) -> None:
-        arrived(self, arrival._replace(changes=[altered(change) for change in arrival.changes]))
+    def see(self: NodeCache, arrivals: Any) -> None:
+        arrived(self, [one._replace(changes=[altered(change) for change in one.changes]) for one in arrivals])
 
     patch.setattr(NodeCache, "arrived", see)
 
