@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from hbasemk.errors import LimitError
+from hbasemk.errors import FormatError, LimitError
 from hbasemk.format import limits, paths, schema
 from hbasemk.format.plural import counted
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
@@ -29,6 +29,8 @@ _PLAIN, _DEFLATED = b"\x01", b"\x02"
 _DEFLATE_FROM: Final = 1024
 _FEW: Final = 32
 """Up to so many names of properties are encoded once for many nodes."""
+_SMALL: Final = 512
+"""Changes up to this many bytes are remembered after they were parsed."""
 _AT_ONCE: Final = 5000
 """The number of nodes that are encoded as text at once."""
 FIRST_CHUNK: Final = 64 * 1024
@@ -167,11 +169,37 @@ def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
 
     Raises FormatError if they are missing or damaged; the error names the row key ``row``.
     """
-    data = b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
     try:
-        return parse(data)
+        return parse(_joined(cells))
     except ValueError as error:
-        raise schema.damaged(str(error), schema.JOURNAL, row, (schema.DATA, schema.CHANGES)) from error
+        raise _damaged(error, row) from error
+
+
+def decode_shared(cells: Iterable[Cell], row: bytes = b"") -> Sequence[RowChange]:
+    """As :func:`decode`, with a result as that of :func:`parse_shared`."""
+    try:
+        return parse_shared(_joined(cells))
+    except ValueError as error:
+        raise _damaged(error, row) from error
+
+
+def _joined(cells: Iterable[Cell]) -> bytes:
+    return b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
+
+
+def _damaged(error: ValueError, row: bytes) -> FormatError:
+    return schema.damaged(str(error), schema.JOURNAL, row, (schema.DATA, schema.CHANGES))
+
+
+def parse_shared(data: bytes) -> Sequence[RowChange]:
+    """As :func:`parse`. Callers with the same small changes share the result, so none may change the names in it."""
+    return _parse_small(data) if len(data) <= _SMALL else parse(data)
+
+
+@lru_cache(maxsize=1024)
+def _parse_small(data: bytes) -> Sequence[RowChange]:
+    # Many revisions change the same node again and again.
+    return tuple(parse(data))
 
 
 def parse(data: bytes) -> list[RowChange]:

@@ -65,13 +65,20 @@ class JournalRow:
     the bytes in the column are damaged. A flag that is neither yes nor no counts as no; the integrity check reports it.
     """
 
-    __slots__ = ("cells", "key", "revision")
+    __slots__ = ("cells", "committed", "is_branch", "key", "revision")
 
     # Polls create one for each row and read two or three of its cells, so a dict of the cells would not pay.
     def __init__(self, row: Row) -> None:
-        self.key: Final = row[0]
-        self.cells: Final = row[1]
-        self.revision: Final = int.from_bytes(row[0], "big")
+        self.key, self.cells = row
+        self.revision = revision = int.from_bytes(self.key, "big")
+        self.is_branch = revision & revisions.BRANCH_BIT != 0
+        """Whether this is the row of a branch's private revision."""
+        self.committed = False
+        """Whether the revision is committed on trunk. The rows of branches never are."""
+        for _, qualifier, _, value in self.cells:
+            if qualifier == _COMMITTED:
+                self.committed = value == schema.YES
+                break
 
     def cell(self, column: Column) -> Cell | None:
         """Return the cell of a column."""
@@ -93,14 +100,6 @@ class JournalRow:
         return schema.damaged(f"{problem}, got {shown}", schema.JOURNAL, self.key, column)
 
     # --- the outcome -------------------------------------------------------------------------------------
-
-    @property
-    def committed(self) -> bool:
-        """Whether the revision is committed on trunk. The rows of branches never are."""
-        for _, qualifier, _, value in self.cells:
-            if qualifier == _COMMITTED:
-                return value == schema.YES
-        return False
 
     @property
     def aborted(self) -> bool:
@@ -132,11 +131,6 @@ class JournalRow:
         return self.value(schema.SWEPT)
 
     # --- the commit --------------------------------------------------------------------------------------
-
-    @property
-    def is_branch(self) -> bool:
-        """Whether this is the row of a branch's private revision."""
-        return self.revision & revisions.BRANCH_BIT != 0
 
     @property
     def nonce(self) -> bytes | None:
@@ -183,9 +177,9 @@ class JournalRow:
         return changes.decode(self.cells, self.key) if self.has_changes else []
 
     @property
-    def required_changes(self) -> list[RowChange]:
-        """The changes of a revision that has committed; missing chunks are damage too."""
-        return changes.decode(self.cells, self.key)
+    def required_changes(self) -> Sequence[RowChange]:
+        """The changes of a revision that has committed, as ``changes.parse_shared``; missing chunks are damage too."""
+        return changes.decode_shared(self.cells, self.key)
 
     # --- branches ----------------------------------------------------------------------------------------
 

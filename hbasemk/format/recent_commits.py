@@ -9,7 +9,6 @@ changes as in the journal row; the last commit is first. See
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 from hbasemk.format import changes, revisions, schema
@@ -58,15 +57,9 @@ def of_row(row: Row, above: float = 0) -> Mapping[int, bytes]:
 
 
 def changes_of(revision: int, encoded: bytes) -> Sequence[RowChange]:
-    """Parse the changes of one commit; raise FormatError if they are damaged."""
+    """Parse the changes of one commit, as ``changes.parse_shared``; raise FormatError if they are damaged."""
     try:
-        return _parse(encoded)
+        return changes.parse_shared(encoded)
     except ValueError as error:
         key = schema.log_key(revisions.machine_of(revision))
         raise schema.damaged(str(error), schema.CLUSTER, key, schema.RECENT_COMMITS) from error
-
-
-@lru_cache(maxsize=1024)
-def _parse(encoded: bytes) -> Sequence[RowChange]:
-    # Many processes change the same node again and again.
-    return tuple(changes.parse(encoded))

@@ -165,7 +165,7 @@ def test_an_upgrade_aborts_what_was_announced_without_a_journal_row(world: World
     world.advance(OVER)
     assert upgrade(shared, TestRuntime(world, mac=UPGRADING), print) == Upgraded(3, 4, 0, 1)
     (row,) = map(journal_row.JournalRow, shared.read(schema.JOURNAL, [Get(schema.revision_key(revision))]))
-    assert (row.aborted, row.swept, row.required_changes) == (True, None, touched)
+    assert (row.aborted, row.swept, list(row.required_changes)) == (True, None, touched)
     own = Put(row.key, journal_row.begin(b"n" * 16, committed, "", journal_row.Outcome.COMMITTED))
     assert not shared.check_and_write(schema.JOURNAL, schema.COMMITTED, None, own)
     instance = open_instance(shared, world, mac=0x99)

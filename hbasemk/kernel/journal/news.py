@@ -80,9 +80,9 @@ class News:
                 self.horizon = decode_notice(row.value(schema.NOTICE_HORIZON))
                 self.trimmed = TrimLevel.decode(row.value(schema.NOTICE_TRIMMED))
             return
-        if row.aborted:
-            (self.unswept if row.swept is None else self.swept).add(revision)
-        elif row.committed:
+        if row.committed:
             self.committed.append(revision)
+        elif row.aborted:
+            (self.unswept if row.swept is None else self.swept).add(revision)
         elif row.cells:
             self.pending.add(revision)
