@@ -32,7 +32,7 @@ class Listed(NamedTuple):
 class Links:
     """Checks links in one snapshot; ``cells`` reads the visible cells of gets (one for each column)."""
 
-    def __init__(self, context: CheckContext, cells: Callable[[Sequence[Get]], list[list[Cell]]]) -> None:
+    def __init__(self, context: CheckContext, cells: Callable[[Sequence[Get]], Sequence[Sequence[Cell]]]) -> None:
         self._context = context
         self._cells = cells
         self._blobs: OrderedDict[str, None] = OrderedDict()

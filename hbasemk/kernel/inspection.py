@@ -70,7 +70,7 @@ class HeadInspection(Inspection):
         """Return the revisions that this process must still end."""
         return self._instance.outcomes.deferred
 
-    def cells(self, gets: Sequence[Get]) -> list[list[Cell]]:
+    def cells(self, gets: Sequence[Get]) -> Sequence[Sequence[Cell]]:
         """Return the cells of each get that are visible in the checked view, one per column.
 
         Raises RevisionCollectedError if parts of the view have been deleted since the check began.

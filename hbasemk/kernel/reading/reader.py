@@ -352,7 +352,7 @@ class Reader:
 
     def child_page(
         self, view: View, state: NodeState, after: bytes | None, size: int = CHILDREN_PAGE
-    ) -> tuple[list[Cell], bytes | None]:
+    ) -> tuple[Sequence[Cell], bytes | None]:
         """Return the visible cells of up to ``size`` child columns of a node's current life, after the column ``after``.
 
         Also returns the column after which the next page begins (None: no more). One round trip.
@@ -404,7 +404,7 @@ class Reader:
             self._store, self._runtime, self._cells, self._cache, partial(self._fetch, view), view, path
         ).levels(depth)
 
-    def cells(self, view: View, gets: Sequence[Get]) -> list[list[Cell]]:
+    def cells(self, view: View, gets: Sequence[Get]) -> Sequence[Sequence[Cell]]:
         """Return the visible cells of each get, one per column; see :meth:`VisibleCells.newest`."""
         return self._cells.newest(view, gets)
 

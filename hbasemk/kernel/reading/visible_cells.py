@@ -29,7 +29,7 @@ class VisibleCells:
         self._store = store
         self._journal = journal
 
-    def newest(self, view: View, gets: Sequence[Get]) -> list[list[Cell]]:
+    def newest(self, view: View, gets: Sequence[Get]) -> Sequence[Sequence[Cell]]:
         """Return the visible cells of each get, one per column. This method sets ``before`` and ``versions``."""
         upper = view.upper + 1
         return self.visible(view, self.read([get._replace(before=upper, versions=1) for get in gets]))
@@ -42,7 +42,7 @@ class VisibleCells:
         """Read the rows of the first gets, as many as one call returns. One round trip."""
         return self._store.read_first(schema.NODES, gets, self._store.batch_bytes)
 
-    def visible(self, view: View, rows: Sequence[Row]) -> list[list[Cell]]:
+    def visible(self, view: View, rows: Sequence[Row]) -> Sequence[Sequence[Cell]]:
         """Return each row's newest visible cell of each column; ``rows`` have the newest version up to the view's highest id.
 
         No round trip if all of these are visible. Raises RevisionCollectedError if the view was too old for this read.
@@ -51,7 +51,7 @@ class VisibleCells:
         unseen = self._journal.unseen(view, {cell[2] for row in rows for cell in row[1]})
         if not unseen:
             self._journal.require_readable(view)
-            return [list(row[1]) for row in rows]
+            return [row[1] for row in rows]
         result: list[list[Cell]] = [[cell for cell in row.cells if cell.timestamp not in unseen] for row in rows]
         deeper = [(number, cell) for number, row in enumerate(rows) for cell in row.cells if cell.timestamp in unseen]
         self._read_deeper(view, rows, result, deeper)

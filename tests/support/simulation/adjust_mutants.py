@@ -45,10 +45,10 @@ def total_taken_from_the_head(patch: pytest.MonkeyPatch) -> None:
     original = VisibleCells.visible
 
     def visible(self: VisibleCells, view: Any, rows: Any) -> Any:
-        found = original(self, view, rows)
-        for row, cells in zip(rows, found, strict=True):
+        found = []
+        for row, cells in zip(rows, original(self, view, rows), strict=True):
             newest = [cell for cell in row.cells if schema.is_slot((cell.family, cell.qualifier))]
-            cells[:] = [cell for cell in cells if not schema.is_slot((cell.family, cell.qualifier))] + newest
+            found.append([cell for cell in cells if not schema.is_slot((cell.family, cell.qualifier))] + newest)
         return found
 
     patch.setattr(VisibleCells, "visible", visible)
