@@ -30,7 +30,7 @@ def accepting(store: Any, world: World, accepted: Any, mac: int) -> Instance:
 def test_a_new_repository_begins_with_the_number_that_its_creator_names(
     opened: Instances, accepted: Any, number: int
 ) -> None:
-    repo = opened(schema_version=accepted)
+    repo = opened(schema_version=accepted, settings=SETTINGS)
     assert repo.schema_version == opened(schema_version=number).schema_version == number
     repo.run(lambda tx: tx.add("/a"))
     with pytest.raises(SchemaVersionError):
