@@ -64,8 +64,9 @@ class LastChanges:
         """Record what arriving revisions touch. The journal calls this before any view contains them."""
         with self._lock:
             self._last_arrival = arrivals[-1].position
-            for arrival in arrivals if self._begin is not None else ():
-                self._record(_Change(arrival.position, arrival.revision), touched((arrival,)))
+            for arrival in arrivals:
+                if self._begin is not None:
+                    self._record(_Change(arrival.position, arrival.revision), touched((arrival,)))
 
     def forget(self, position: int) -> None:
         """Begin again: the revision announced at this position never joined."""
