@@ -199,7 +199,7 @@ def base_of(row: JournalRow) -> int | None:
         return None
 
 
-def declared_by(row: JournalRow) -> list[RowChange] | None:
+def declared_by(row: JournalRow) -> Sequence[RowChange] | None:
     """Return the changes that a journal row declares; empty if there are none, None if they cannot be decoded."""
     try:
         return row.changes

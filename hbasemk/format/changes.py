@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from hbasemk.errors import FormatError, LimitError
+from hbasemk.errors import LimitError
 from hbasemk.format import limits, paths, schema
 from hbasemk.format.plural import counted
 from hbasemk.store.abc import Cell, CellVersion, Column, Delete, NewCell
@@ -164,44 +164,6 @@ def size_of(chunks: Iterable[NewCell]) -> int:
     return size
 
 
-def decode(cells: Iterable[Cell], row: bytes = b"") -> list[RowChange]:
-    """Decode the changes in the cells of a journal row; skip cells of other columns.
-
-    Raises FormatError if they are missing or damaged; the error names the row key ``row``.
-    """
-    try:
-        return parse(_joined(cells))
-    except ValueError as error:
-        raise _damaged(error, row) from error
-
-
-def decode_shared(cells: Iterable[Cell], row: bytes = b"") -> Sequence[RowChange]:
-    """As :func:`decode`, with a result as that of :func:`parse_shared`."""
-    try:
-        return parse_shared(_joined(cells))
-    except ValueError as error:
-        raise _damaged(error, row) from error
-
-
-def _joined(cells: Iterable[Cell]) -> bytes:
-    return b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
-
-
-def _damaged(error: ValueError, row: bytes) -> FormatError:
-    return schema.damaged(str(error), schema.JOURNAL, row, (schema.DATA, schema.CHANGES))
-
-
-def parse_shared(data: bytes) -> Sequence[RowChange]:
-    """As :func:`parse`. Callers with the same small changes share the result, so none may change the names in it."""
-    return _parse_small(data) if len(data) <= _SMALL else parse(data)
-
-
-@lru_cache(maxsize=1024)
-def _parse_small(data: bytes) -> Sequence[RowChange]:
-    # Many revisions change the same node again and again.
-    return tuple(parse(data))
-
-
 def parse(data: bytes) -> list[RowChange]:
     """Parse encoded changes; raise ValueError if they are damaged."""
     try:
@@ -236,6 +198,32 @@ def _slot(name: str, machine: int, number: int) -> tuple[str, int, int]:
     if not isinstance(name, str) or not all(type(one) is int and 0 <= one <= 0xFFFF for one in (machine, number)):
         raise ValueError("a slot must be a name and two integers below 65536")
     return name, machine, number
+
+
+def parse_shared(data: bytes) -> Sequence[RowChange]:
+    """As :func:`parse`. Callers with the same small changes share the result, so none may change the names in it."""
+    return _parse_small(data) if len(data) <= _SMALL else parse(data)
+
+
+@lru_cache(maxsize=1024)
+def _parse_small(data: bytes) -> Sequence[RowChange]:
+    # Many revisions change the same node again and again.
+    return tuple(parse(data))
+
+
+def decode(
+    cells: Iterable[Cell], row: bytes = b"", parser: Callable[[bytes], Sequence[RowChange]] = parse
+) -> Sequence[RowChange]:
+    """Decode the changes in the cells of a journal row; skip cells of other columns.
+
+    ``parser``: :func:`parse` or :func:`parse_shared`. Raises FormatError if the changes are missing or damaged; the error names
+    the row key ``row``.
+    """
+    data = b"".join([value for _, qualifier, _, value in cells if qualifier.startswith(schema.CHANGES)])
+    try:
+        return parser(data)
+    except ValueError as error:
+        raise schema.damaged(str(error), schema.JOURNAL, row, (schema.DATA, schema.CHANGES)) from error
 
 
 def chunk_qualifier(number: int) -> bytes:

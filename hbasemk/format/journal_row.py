@@ -172,14 +172,14 @@ class JournalRow:
         return self.cell(_FIRST_CHUNK) is not None
 
     @property
-    def changes(self) -> list[RowChange]:
+    def changes(self) -> Sequence[RowChange]:
         """The changes of the revision; empty without the first chunk. Each access decodes them."""
         return changes.decode(self.cells, self.key) if self.has_changes else []
 
     @property
     def required_changes(self) -> Sequence[RowChange]:
         """The changes of a revision that has committed, as ``changes.parse_shared``; missing chunks are damage too."""
-        return changes.decode_shared(self.cells, self.key)
+        return changes.decode(self.cells, self.key, changes.parse_shared)
 
     # --- branches ----------------------------------------------------------------------------------------
 
