@@ -7,11 +7,10 @@ is read in an older view, or in one with an extent, is kept for that view alone:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from sys import getsizeof
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
@@ -72,7 +71,6 @@ class Entry(NamedTuple):
 _state_since: Final = attrgetter("position")
 state_of: Final = attrgetter("state")
 names_since: Final = attrgetter("names_position")
-_NO_STATES: Final[Mapping[str, NodeState | None]] = MappingProxyType({})
 _NOTHING: Final = Entry(_NEVER, None, _NEVER, (), 0, 0)
 
 
@@ -228,7 +226,7 @@ class NodeCache:
                     # The cache can no longer distinguish older reads from stale ones.
                     self._horizon = position
                     touched.clear()
-                states = states if states and built_on >= self._horizon else _NO_STATES
+                states = states if states and built_on >= self._horizon else {}
                 for path, kind, _, children_added, children_removed, _ in changes:
                     before = touched.get(path, -1)
                     touched[path] = position
