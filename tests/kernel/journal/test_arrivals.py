@@ -110,6 +110,19 @@ def test_a_request_that_arrives_late_decides_only_once(store: Store, world: Worl
     assert orders[0][-2] == revision
 
 
+def commit_that_waits_to_join(store: Store, world: World) -> tuple[Instance, FaultyStore, int]:
+    """Return an instance, its store, in which each poll fails, and the revision of its commit, which has not joined."""
+    faulty = FaultyStore(store)
+    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
+    add(one, "/a")
+
+    def fail(call: Call) -> None:
+        if call.method == "arrivals":
+            raise StoreNotAppliedError("the store is away")
+
+    return one, faulty, commit_and_fail_behind_it(one, faulty, two, fail)
+
+
 def commit_and_fail_behind_it(one: Instance, faulty: FaultyStore, two: Instance, fail: Callable[[Call], None]) -> int:
     """Commit, while another instance commits just before; from the decision on, ``fail`` gets each call before the store."""
     decided: list[bool] = []
@@ -132,15 +145,7 @@ def commit_and_fail_behind_it(one: Instance, faulty: FaultyStore, two: Instance,
 
 @pytest.mark.parametrize("later", ["head", "commit"])
 def test_an_own_commit_is_visible_after_the_store_failed_behind_it(store: Store, world: World, later: str) -> None:
-    faulty = FaultyStore(store)
-    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
-    add(one, "/a")
-
-    def fail(call: Call) -> None:
-        if call.method == "arrivals":
-            raise StoreNotAppliedError("the store is away")
-
-    revision = commit_and_fail_behind_it(one, faulty, two, fail)
+    one, faulty, revision = commit_that_waits_to_join(store, world)
     assert not one.journal.knows(revision)
     with pytest.raises(StoreNotAppliedError):
         one.head()
@@ -157,15 +162,7 @@ def test_an_own_commit_that_joined_in_an_interrupted_poll_no_longer_waits_to_joi
     store: Store, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If it seemed to wait, each later commit would poll."""
-    faulty = FaultyStore(store)
-    one, two = open_instance(faulty, world, mac=1), open_instance(store, world, mac=2)
-    add(one, "/a")
-
-    def fail(call: Call) -> None:
-        if call.method == "arrivals":
-            raise StoreNotAppliedError("the store is away")
-
-    revision = commit_and_fail_behind_it(one, faulty, two, fail)
+    one, faulty, revision = commit_that_waits_to_join(store, world)
     faulty.before = faulty.after = None
     extend = RevisionSequence.extend
 
