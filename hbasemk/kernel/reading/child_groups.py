@@ -48,12 +48,11 @@ class ChildGroups:
     @classmethod
     def divided(cls, names: Sequence[str], position: int) -> ChildGroups:
         """Divide children, of which no hash is known."""
-        count = 1 << (len(names) - 1).bit_length() // 2
+        count = _number_of_groups(names)
         groups: list[list[str]] = [[] for _ in range(count)]
         for name in names:
             groups[_group_of(name, count)].append(name)
-        size = sum(map(len, names)) + BYTES_PER_NAME * len(names)
-        return cls(names, groups, [None] * count, position, size)
+        return cls(names, groups, [None] * count, position, _size_of(names))
 
     def copy(self) -> ChildGroups:
         """Return a copy, in which the hashes of groups stay known that :meth:`touch` forgets in this object."""
@@ -66,12 +65,16 @@ class ChildGroups:
         """
         if self._names is names or list(self._names) == list(names):
             return ChildGroups(names, self._groups, self._digests, position, self.size)
-        now = ChildGroups.divided(names, position)
-        if len(now._groups) == len(self._groups):
-            for number, group in enumerate(now._groups):
-                if group == self._groups[number]:
-                    now._digests[number] = self._digests[number]
-        return now
+        if _number_of_groups(names) != len(self._groups):
+            return ChildGroups.divided(names, position)
+        changed: dict[int, set[str]] = {}
+        for name in frozenset(names).symmetric_difference(self._names):
+            changed.setdefault(_group_of(name, len(self._groups)), set()).add(name)
+        groups = list(self._groups)
+        for number, others in changed.items():
+            groups[number] = sorted(others.symmetric_difference(groups[number]))
+            self._digests[number] = None
+        return ChildGroups(names, groups, self._digests, position, _size_of(names))
 
     def touch(self, name: str) -> None:
         """Forget the hash of the group to which a child with this name belongs."""
@@ -114,6 +117,14 @@ def hash_of(parts: Iterable[Part]) -> bytes:
     for kind, name, data in parts:
         digest.update(b"%s%d:%s%d:%s" % (kind, len(name), name, len(data), data))
     return digest.digest()
+
+
+def _number_of_groups(names: Sequence[str]) -> int:
+    return 1 << (len(names) - 1).bit_length() // 2
+
+
+def _size_of(names: Sequence[str]) -> int:
+    return sum(map(len, names)) + BYTES_PER_NAME * len(names)
 
 
 def _group_of(name: str, count: int) -> int:
