@@ -22,7 +22,8 @@ section topic                     module                                        
                                   ``journal.checkpoint_cells``
 3       reads in a view           ``reading.visible_cells``, ``reading.reader``, I6, I11
                                   ``reading.walk``
-3       node cache                ``reading.cache``                              I5
+3       node cache                ``reading.cache``, ``reading.memory_sizes``    I5
+3       changed lists             ``reading.changed_lists``                      I5
 3       child counts              ``reading.child_count``                        I11
 3       hashes of subtrees        ``reading.subtree_hashes``,                    I5
                                   ``reading.child_groups``

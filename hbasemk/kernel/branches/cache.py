@@ -16,7 +16,7 @@ from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.commit.change_set import ChangeSet
 from hbasemk.kernel.journal.view import View
-from hbasemk.kernel.reading.cache import size_of_state
+from hbasemk.kernel.reading.memory_sizes import size_of_state
 from hbasemk.kernel.runtime import Runtime
 
 LONGEST: Final = 50_000

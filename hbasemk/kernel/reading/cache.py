@@ -1,8 +1,9 @@
 """A cache of nodes and of lists of children, which serves reads without a store call (decision 45).
 
 The journal's changes invalidate entries; time does not. Before any view contains a new revision, everything that the
-revision touches leaves the cache. So an entry that is still present is valid in each view from its position on (I5). What
-is read in an older view, or in one with an extent, is kept for that view alone: a view never changes.
+revision touches leaves the cache. So an entry that is still present is valid in each view from its position on (I5). A list of
+children stays, with the names that revisions have added and removed since. What is read in an older view, or in one with an
+extent, is kept for that view alone: a view never changes.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from hbasemk.format.changes import CHANGED
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
-from hbasemk.format.values import extra_memory
 from hbasemk.kernel.journal.known_revisions import Arrival
 from hbasemk.kernel.journal.view import View
+from hbasemk.kernel.reading.changed_lists import ChangedLists
 from hbasemk.kernel.reading.kept_walks import KeptWalks
+from hbasemk.kernel.reading.memory_sizes import size_of_absence, size_of_extent, size_of_names, size_of_state
 
 DEFAULT_BYTES: Final = 64 * 1024 * 1024
 MOST_STATES: Final = 100_000
@@ -28,18 +29,9 @@ UNKNOWN: Final[Any] = object()
 """Stands for the state of a node that was not read."""
 _NEVER: Final = 1 << 62
 """The position of what is not known: no view reaches it."""
-_ABSENT: Final = 300
-_NODE: Final = 650
-_PROPERTY: Final = 220
-_NAMES: Final = 60
-_NAME: Final = 11
-_ID: Final = 40
-_EMPTY: Final = getsizeof("")
-"""Approximate sizes in bytes, besides the text and the values; a test compares their sum with the memory used."""
-_SMALL: Final = 256
-"""The cache takes a closer look only at values with more bytes."""
 _WALKS: Final = 8
-"""Kept walks may fill this part of the cache."""
+_CHANGED: Final = 8
+"""Kept walks and changed lists of children may each fill this part of the cache."""
 _PER_TOUCHED: Final = 2048
 """For each so many bytes, the cache remembers the last revision that touched one more path."""
 
@@ -62,10 +54,6 @@ class Entry(NamedTuple):
     names: Sequence[str]
     names_size: int
     size: int
-
-    def names_in(self, view: View) -> Sequence[str] | None:
-        """Return the names if they are valid in a view for which this entry was found; else None."""
-        return self.names if self.names_position <= view.position else None
 
 
 _state_since: Final = attrgetter("position")
@@ -95,7 +83,8 @@ class NodeCache:
         self._lock = lock
         self.walks = KeptWalks(lock, limit // _WALKS, horizon)
         """The whole walks that the cache has served."""
-        self._half = (limit - limit // _WALKS) // 2
+        self._changed = ChangedLists(limit // _CHANGED)
+        self._half = (limit - limit // _WALKS - limit // _CHANGED) // 2
         self._most_touched = 16 + limit // _PER_TOUCHED
         self._young: dict[object, Entry] = {}
         self._old: dict[object, Entry] = {}
@@ -111,7 +100,8 @@ class NodeCache:
     @property
     def statistics(self) -> CacheStatistics:
         """The counters. They are approximate if several threads read at the same time."""
-        return CacheStatistics(self._hits, self._misses, self._young_size + self._old_size + self.walks.size)
+        size = self._young_size + self._old_size + self.walks.size + self._changed.size
+        return CacheStatistics(self._hits, self._misses, size)
 
     @property
     def walk_bytes(self) -> int:
@@ -138,8 +128,17 @@ class NodeCache:
 
     def children(self, path: str, view: View) -> Sequence[str] | None:
         """Return the names of all children of a node in the view, in order; None if they are not known."""
+        if path in self._changed:
+            self._restore(path)
         entry = self._find(path, view, names_since)
         return None if entry is None else entry.names
+
+    def _restore(self, path: str) -> None:
+        """Put a list of children that revisions have changed back into the entry of its node."""
+        with self._lock:
+            if path in self._changed:
+                known = self._drop(path)
+                self._keep(path, _entry(path, known.position, known.state, *self._changed.take(path)))
 
     def _find(self, path: str, view: View, since: Callable[[Entry], int]) -> Entry | None:
         """Return an entry that is valid from the position ``since`` on, if the view reaches it; else None."""
@@ -213,6 +212,8 @@ class NodeCache:
                     names_since, names, names_size = known.names_position, known.names, known.names_size
                 else:
                     names_size = size_of_names(names)
+                    if key is path:
+                        self._changed.drop(path)
                 stored += self._keep(key, _entry(path, state_since, state, names_since, names, names_size))
         return stored
 
@@ -232,7 +233,13 @@ class NodeCache:
                     touched[path] = position
                     # Most nodes that others change are not cached.
                     known = self._drop(path) if path in self._young or path in self._old else _NOTHING
-                    if children_added or children_removed or kind != CHANGED:
+                    if kind != CHANGED:
+                        known = _NOTHING
+                        self._changed.drop(path)
+                    elif children_added or children_removed:
+                        if known.names_position != _NEVER:
+                            self._changed.keep(path, known.names_position, known.names, known.names_size)
+                        self._changed.change(path, position, children_added, children_removed)
                         known = _NOTHING
                     _, _, names_position, names, names_size, _ = known
                     if before <= built_on and path in states:
@@ -245,6 +252,7 @@ class NodeCache:
         with self._lock:
             self._horizon = position
             self.walks.forget(position)
+            self._changed.clear()
             self._touched.clear()
             self._young.clear()
             self._old.clear()
@@ -267,7 +275,7 @@ class NodeCache:
         kept = self._drop(extent)
         if kept is _NOTHING:
             self._last_number -= 1
-            kept = _new(Entry, (self._last_number, None, _NEVER, (), 0, _ABSENT + _ID * len(extent.above)))
+            kept = _new(Entry, (self._last_number, None, _NEVER, (), 0, size_of_extent(extent)))
         return kept.position if self._keep(extent, kept) else _NEVER
 
     def _drop(self, key: object) -> Entry:
@@ -292,22 +300,5 @@ def _entry(
     path: str, position: int, state: NodeState | None, names_position: int, names: Sequence[str], names_size: int
 ) -> Entry:
     """Return an entry with its size."""
-    size = _ABSENT + getsizeof(path) - _EMPTY if state is None else size_of_state(state)
+    size = size_of_absence(path) if state is None else size_of_state(state)
     return _new(Entry, (position, state, names_position, names, names_size, size + names_size))
-
-
-def size_of_names(names: Sequence[str]) -> int:
-    """Return the approximate size in bytes of a list of names in memory."""
-    return _NAMES + _NAME * len(names) + sum(map(getsizeof, names)) if names else 0
-
-
-def size_of_state(state: NodeState | None) -> int:
-    """Return the approximate size in bytes of a node in memory; None: that no node is there, without its path."""
-    if state is None:
-        return _ABSENT
-    encoded = state.encoded
-    content = sum(map(len, encoded.values()))
-    size = _NODE + 2 * (getsizeof(state.path) - _EMPTY) + _PROPERTY * state.columns + 2 * content
-    if content > _SMALL:
-        size += sum(extra_memory(data) for data in encoded.values() if len(data) > _SMALL)
-    return size

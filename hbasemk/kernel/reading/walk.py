@@ -13,8 +13,9 @@ from hbasemk.format.node import NodeState, from_cells
 from hbasemk.kernel.batches import batched
 from hbasemk.kernel.journal.view import View
 from hbasemk.kernel.read_sizes import next_limit
-from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, size_of_state, state_of
+from hbasemk.kernel.reading.cache import UNKNOWN, Entry, NodeCache, names_since, state_of
 from hbasemk.kernel.reading.kept_walks import Walked
+from hbasemk.kernel.reading.memory_sizes import size_of_state
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 from hbasemk.kernel.retrying_store import RetryingStore
 from hbasemk.kernel.runtime import Runtime

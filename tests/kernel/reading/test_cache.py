@@ -393,7 +393,8 @@ def test_the_cache_takes_about_as_many_bytes_as_it_says(opened: Instances, end: 
         tracemalloc.stop()
         said = repo.cache_statistics.bytes
         assert said <= limit
-        assert 0.6 * said < used < 1.4 * said + 300_000, (used, said)
+        # The path of a node counts twice, although most entries share it with their node.
+        assert 0.55 * said < used < 1.4 * said + 300_000, (used, said)
 
 
 class _Names(list[str]):

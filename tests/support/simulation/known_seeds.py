@@ -36,6 +36,9 @@ KNOWN = {
         "position_before_checkpoint": 27,
         "view_of_a_checkpoint_by_its_id": 93,
     },
+    "child lists": {
+        "a_changed_child_list_kept_although_its_node_was_replaced": 484,
+    },
     "clocks": {
         "read_back_down_to_an_estimate": 323,
     },

@@ -12,6 +12,7 @@ from hbasemk.format import node, schema
 from hbasemk.format.changes import CHANGED, RowChange
 from hbasemk.kernel.reading import kept_walks, reader, walk
 from hbasemk.kernel.reading.cache import NodeCache
+from hbasemk.kernel.reading.changed_lists import ChangedLists
 from hbasemk.kernel.reading.kept_walks import KeptWalks
 from hbasemk.kernel.reading.visible_cells import VisibleCells
 
@@ -66,6 +67,34 @@ def a_child_list_kept_although_a_child_was_removed(patch: pytest.MonkeyPatch) ->
 def a_child_list_kept_although_its_node_was_replaced(patch: pytest.MonkeyPatch) -> None:
     # The arrival of a new node lists its children as added, too.
     cache_sees(patch, lambda one: one._replace(kind=CHANGED, children_added=(), children_removed=()))
+
+
+def a_changed_child_list_shown_in_older_views(patch: pytest.MonkeyPatch) -> None:
+    take = ChangedLists.take
+    patch.setattr(ChangedLists, "take", lambda *one: take(*one)._replace(position=-1))
+
+
+def only_the_last_change_of_a_child_list_applied(patch: pytest.MonkeyPatch) -> None:
+    change = ChangedLists.change
+
+    def change_anew(self: ChangedLists, path: str, position: int, added: Any, removed: Any) -> None:
+        if path in self._kept:
+            self._kept[path].changed.clear()
+        change(self, path, position, added, removed)
+
+    patch.setattr(ChangedLists, "change", change_anew)
+
+
+def a_changed_child_list_kept_although_its_node_was_replaced(patch: pytest.MonkeyPatch) -> None:
+    arrived = NodeCache.arrived
+
+    def keep(self: NodeCache, arrivals: Any) -> None:
+        kept = dict(self._changed._kept)
+        arrived(self, arrivals)
+        for path in kept.keys() - self._changed._kept.keys():
+            self._changed._kept[path] = kept[path]
+
+    patch.setattr(NodeCache, "arrived", keep)
 
 
 def a_walk_kept_despite_arrivals(patch: pytest.MonkeyPatch) -> None:
