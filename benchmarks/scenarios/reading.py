@@ -91,6 +91,17 @@ def list_children(harness: Harness) -> None:
         before=lambda system, _: system.clear_caches(),
     )
 
+    def add(system: System, turn: int) -> None:
+        system.add([(f"/list/x{turn:06}", {})])
+
+    def more(system: System, _: int) -> None:
+        if len(system.children("/list", None, sizes.folder * 2)) <= sizes.folder:
+            raise ValueError(f"the list must have more than {sizes.folder} names")
+
+    after = f"list {sizes.folder:,} children after one was added"
+    harness.prepare(contenders, lambda system: everything(system, 0), "listing")
+    harness.compare(after, contenders, more, turns=turns, before=add)
+
 
 def read_subtree(harness: Harness) -> None:
     """Read a whole subtree with all properties: one level, and a pyramid."""

@@ -35,6 +35,7 @@ READING: Final[dict[str, Budget]] = {
     "read a node, warm": Budget(1, 1, 5, 180),
     "read a node, cold": Budget(1, 1, 5, 180),
     "list 30 children, again": Budget(0),
+    "list 30 children after one was added": Budget(0),
     "list 30 children, cold": Budget(1, 2, 31, 500),
     "a page of 100 among 30 children": Budget(1, 2, 30, 480),
     "a page of 100 among 30 children, cold": Budget(1, 2, 31, 500),
