@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from hbasemk import ConflictError, InvalidChangeError, Repository, Transaction
-from hbasemk.kernel.commit import folds
-from hbasemk.kernel.commit.change_source import ReadyChangeSet
 from hbasemk.repository import instance_of
 from hbasemk.snapshot import Snapshot
 from hbasemk.store.memory import MemoryStore
+from tests.support.folding import fold
 from tests.support.repositories import problems
 from tests.support.seeds import random_of_test
 
@@ -66,15 +65,6 @@ def value(snapshot: Snapshot) -> Any:
     return snapshot["/a"].get("n")
 
 
-def fold(repo: Repository) -> None:
-    """Fold all slots, as a process does when their writers are dead."""
-    instance = instance_of(repo)
-    found = instance.require(instance.head(), "/a").property_of("n")
-    plan = folds.plan_of("/a", "n", found, sorted(found.totals)) if isinstance(value(repo.head), int) else None
-    if plan is not None:
-        instance.commit_on(instance.head(), ReadyChangeSet(plan), folds.MESSAGE)
-
-
 def change(
     run: Callable[[Callable[[Transaction], object]], object], head: Callable[[], Snapshot], names: Sequence[str]
 ) -> list[Done]:
@@ -101,10 +91,10 @@ def outcome_of(before: Sequence[str], on_branch: Sequence[str], on_trunk: Sequen
             mine_done = change(branch.run, lambda branch=branch: branch.head, on_branch)  # type: ignore[misc]
             mine, theirs_done = value(branch.head), []
             for name in on_trunk:
-                if name == FOLD:
-                    fold(repo)
-                else:
+                if name != FOLD:
                     theirs_done += change(repo.run, repo.refresh, [name])
+                elif isinstance(value(repo.head), int):
+                    fold(instance_of(repo), "/a", "n")
             theirs = value(repo.refresh())
             markers = branch.rebase() if rebases else []
             after = value(branch.head)

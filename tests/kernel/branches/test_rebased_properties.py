@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from hbasemk import ConflictError, Repository, Transaction
-from hbasemk.kernel.commit import folds
-from hbasemk.kernel.commit.change_source import ReadyChangeSet
 from hbasemk.repository import instance_of
+from tests.support.folding import fold
 from tests.support.repositories import Instances
 
 Change = Callable[[Transaction], object]
@@ -23,15 +22,6 @@ def repo(opened: Instances) -> Repository:
     made.run(lambda tx: tx.add("/a", {"n": 10, "text": "x"}))
     made.adjust("/a", "n", 5)
     return made
-
-
-def fold(repository: Repository) -> None:
-    """Fold all slots of the number, as a process does when their writers are dead."""
-    instance = instance_of(repository)
-    found = instance.require(instance.head(), "/a").property_of("n")
-    plan = folds.plan_of("/a", "n", found, sorted(found.totals))
-    assert plan is not None
-    instance.commit_on(instance.head(), ReadyChangeSet(plan), folds.MESSAGE)
 
 
 SAME: dict[str, tuple[Change, Sequence[Change], dict[str, Any]]] = {
@@ -85,7 +75,7 @@ def test_what_trunk_has_changed_and_changed_back_is_no_conflict(repo: Repository
 def test_a_fold_is_no_conflict_with_a_set_on_a_branch(repo: Repository) -> None:
     branch = repo.branch()
     branch.run(lambda tx: tx.set("/a", "n", 7))
-    fold(repo)
+    assert fold(instance_of(repo), "/a", "n")
     with pytest.raises(ConflictError):
         branch.merge()
     assert branch.rebase() == []

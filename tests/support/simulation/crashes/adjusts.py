@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hbasemk.kernel.commit import folds
-from hbasemk.kernel.commit.change_source import OperationList, ReadyChangeSet
+from hbasemk.kernel.commit.change_source import OperationList
 from hbasemk.kernel.commit.operations import AddNode, Adjust, Operation, SetProperty
+from tests.support import folding
 from tests.support.branches import commit_on_branch
 from tests.support.simulation.crashes.sites import Site
 
@@ -51,8 +51,4 @@ def fold(site: Site) -> None:
     """Move all totals of a property into its base; the tree stays."""
     instance = site.acting
     instance.poll()
-    state = instance.require(instance.head(), "/a")
-    found = state.property_of("n")
-    plan = folds.plan_of("/a", "n", found, sorted(found.totals))
-    if plan is not None:
-        instance.commit_on(instance.head(), ReadyChangeSet(plan), folds.MESSAGE)
+    folding.fold(instance, "/a", "n")
