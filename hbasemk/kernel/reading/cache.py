@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from hbasemk.format.changes import CHANGED
+from hbasemk.format.changes import ADDED, REMOVED
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.known_revisions import Arrival
@@ -27,6 +27,8 @@ MOST_STATES: Final = 100_000
 """A commit that touches more nodes than this does not offer their new states to the cache."""
 UNKNOWN: Final[Any] = object()
 """Stands for the state of a node that was not read."""
+_LIFE: Final = (ADDED, REMOVED)
+"""The kinds of changes that begin or end the life of a node."""
 _NEVER: Final = 1 << 62
 """The position of what is not known: no view reaches it."""
 _WALKS: Final = 8
@@ -218,7 +220,10 @@ class NodeCache:
         return stored
 
     def arrived(self, arrivals: Sequence[Arrival]) -> None:
-        """Drop what arriving revisions touch. The journal calls this before any view contains them."""
+        """Drop what arriving revisions touch; keep lists of children, with the names that they change.
+
+        The journal calls this before any view contains the revisions.
+        """
         with self._lock:
             self.walks.arrived(arrivals)
             touched = self._touched
@@ -233,7 +238,7 @@ class NodeCache:
                     touched[path] = position
                     # Most nodes that others change are not cached.
                     known = self._drop(path) if path in self._young or path in self._old else _NOTHING
-                    if kind != CHANGED:
+                    if kind in _LIFE:
                         known = _NOTHING
                         self._changed.drop(path)
                     elif children_added or children_removed:
@@ -243,6 +248,10 @@ class NodeCache:
                         known = _NOTHING
                     _, _, names_position, names, names_size, _ = known
                     if before <= built_on and path in states:
+                        if kind == ADDED:
+                            # A life begins with the children that its first revision adds.
+                            names_position, names = position, sorted(children_added) if children_added else ()
+                            names_size = size_of_names(names)
                         self._keep(path, _entry(path, position, states[path], names_position, names, names_size))
                     elif names_position != _NEVER:
                         self._keep(path, _entry(path, _NEVER, None, names_position, names, names_size))

@@ -119,8 +119,11 @@ class SubtreeWalk:
         ``entries`` are those of the cache. Returns None instead of the names if it lacks some.
         """
         unknown = max(map(names_since, entries)) > self._view.position
+        states = list(filter(None, map(state_of, entries)))
+        if unknown:
+            return states, self._names_below(part)
         below = [(paths.join(path, ""), entry.names) for path, entry in zip(part, entries, strict=True) if entry.names]
-        return list(filter(None, map(state_of, entries))), None if unknown else below
+        return states, below
 
     def _filled(self, part: Sequence[str], entries: Sequence[Entry | None]) -> Iterator[list[NodeState]]:
         """Yield those of these nodes that exist, after reading those that ``entries`` of the cache lack."""
@@ -133,9 +136,14 @@ class SubtreeWalk:
 
     def _names_below(self, part: Sequence[str]) -> list[tuple[str, Sequence[str]]] | None:
         """Return the names of the children of these nodes as :meth:`_cached` does."""
-        lists = [(paths.join(path, ""), self._cache.children(path, self._view)) for path in part]
-        known = [(prefix, names) for prefix, names in lists if names is not None]
-        return known if len(known) == len(lists) else None
+        below: list[tuple[str, Sequence[str]]] = []
+        for path in part:
+            names = self._cache.children(path, self._view)
+            if names is None:
+                return None
+            if names:
+                below.append((paths.join(path, ""), names))
+        return below
 
     def _scan_known(self, part: Sequence[str]) -> Iterator[list[NodeState]]:
         """Yield the nodes at these sorted paths of a level, in answers of a bounded size."""

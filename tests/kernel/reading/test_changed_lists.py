@@ -17,6 +17,7 @@ from hbasemk.kernel.reading.changed_lists import ChangedLists
 from hbasemk.kernel.reading.memory_sizes import size_of_names
 from hbasemk.repository import instance_of
 from hbasemk.testing.wrapped import CountingStore
+from tests.support.folding import fold
 from tests.support.repositories import Instances
 from tests.support.uncached import without_cache
 
@@ -63,6 +64,42 @@ def test_a_list_is_right_after_a_change_without_a_call(
     assert names == uncached(two, head, "/w")
     assert before.children("/w") == ["b", "d"]
     assert head.children("/w") == names
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["new", "replaced"])
+def test_an_own_new_subtree_is_read_without_a_call(opened: Instances, is_replaced: bool) -> None:
+    counting = CountingStore(opened.new_store())
+    repo = opened(counting)
+    if is_replaced:
+        repo.run(lambda tx: [tx.add(path) for path in ("/w", "/w/a", "/w/old", "/w/old/x")])
+        assert len(list(repo.head.walk("/w"))) == 4
+    added = ["/w", "/w/b", "/w/a", "/w/a/2", "/w/a/1", "/w/c"]
+    repo.run(lambda tx: ([tx.remove("/w")] if is_replaced else [], [tx.add(path, {"n": 1}) for path in added]))
+    counting.take()
+    head = repo.head
+    assert [node.path for node in head.walk("/w")] == ["/w", "/w/a", "/w/b", "/w/c", "/w/a/1", "/w/a/2"]
+    assert head.children("/w") == ["a", "b", "c"]
+    assert head.children("/w/a/1") == []
+    repo.run(lambda tx: (tx.add("/w/b/3"), tx.add("/w/b/3/deep"), tx.remove("/w/a/2")))
+    counting.take()
+    head = repo.head
+    assert [node.path for node in head.walk("/w")][4:] == ["/w/a/1", "/w/b/3", "/w/b/3/deep"]
+    assert head.children("/w/a") == ["1"]
+    assert counting.take() == {}
+    for path in ("/w", "/w/a", "/w/b", "/w/b/3", "/w/b/3/deep"):
+        assert head.children(path) == uncached(repo, head, path)
+
+
+def test_a_fold_keeps_the_list(opened: Instances) -> None:
+    counting = CountingStore(opened.new_store())
+    repo = opened(counting)
+    repo.run(lambda tx: (tx.add("/w", {"n": 0}), tx.add("/w/a")))
+    repo.run(lambda tx: tx.adjust("/w", "n", 1))
+    assert repo.head.children("/w") == ["a"]
+    assert fold(instance_of(repo), "/w", "n")
+    counting.take()
+    assert repo.head.children("/w") == ["a"]
+    assert counting.take() == {}
 
 
 def test_a_list_of_a_node_that_was_replaced_is_read_again(opened: Instances) -> None:
