@@ -21,6 +21,8 @@ ADDED: Final = "added"
 REMOVED: Final = "removed"
 CHANGED: Final = "changed"
 FOLDED: Final = "folded"
+LIVES: Final = (ADDED, REMOVED)
+"""The kinds of changes that begin or end a life of a node."""
 _LETTERS: Final = {ADDED: "a", REMOVED: "r", CHANGED: "c", FOLDED: "f"}
 _KINDS: Final = {letter: kind for kind, letter in _LETTERS.items()}
 """The journal keeps one letter for each kind."""
@@ -60,7 +62,7 @@ class RowChange(NamedTuple):
     @property
     def lives(self) -> bool:
         """Whether the revision begins or ends a life of the node."""
-        return self.kind in (ADDED, REMOVED)
+        return self.kind in LIVES
 
     def columns(self) -> Iterator[Column]:
         """Yield the columns that the revision writes in this node's row."""

@@ -29,9 +29,7 @@ MUTANTS = [
 @pytest.mark.parametrize("seeds", SEEDS)
 def test_cached_lists_of_children_are_right(seeds: range) -> None:
     commits = 0
-    for schedule in each_run(
-        "HBASEMK_CHILD_LIST_SEEDS", seeds, lambda seed: ChildListSchedule(seed, faults=seed % 2 == 1)
-    ):
+    for schedule in each_run("HBASEMK_CHILD_LIST_SEEDS", seeds, ChildListSchedule):
         commits += len(schedule.acknowledged)
     print(f"{commits} commits in {len(seeds)} schedules")
     assert len(seeds) < 50 or commits > 3 * len(seeds)
@@ -43,5 +41,4 @@ def test_a_mutant_of_child_lists_is_found(
     mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutant(monkeypatch)
-    seeds = search("child lists", mutant.__name__, 5000)
-    must_be_found(mutant.__name__, lambda seed: ChildListSchedule(seed, faults=seed % 2 == 1), seeds)
+    must_be_found(mutant.__name__, ChildListSchedule, search("child lists", mutant.__name__, 5000))

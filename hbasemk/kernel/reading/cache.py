@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from hbasemk.format.changes import ADDED, REMOVED
+from hbasemk.format.changes import ADDED, LIVES
 from hbasemk.format.extent import Extent
 from hbasemk.format.node import NodeState
 from hbasemk.kernel.journal.known_revisions import Arrival
@@ -27,8 +27,6 @@ MOST_STATES: Final = 100_000
 """A commit that touches more nodes than this does not offer their new states to the cache."""
 UNKNOWN: Final[Any] = object()
 """Stands for the state of a node that was not read."""
-_LIFE: Final = (ADDED, REMOVED)
-"""The kinds of changes that begin or end the life of a node."""
 _NEVER: Final = 1 << 62
 """The position of what is not known: no view reaches it."""
 _WALKS: Final = 8
@@ -128,15 +126,22 @@ class NodeCache:
         """Count lookups that a kept walk has saved."""
         self._hits += hits
 
+    def get_with_names(self, path: str, view: View) -> Entry | None:
+        """Return an entry whose state and names are both valid in the view, or None."""
+        self._restore(path)
+        entry = self.get(path, view)
+        return entry if entry is not None and entry.names_position <= view.position else None
+
     def children(self, path: str, view: View) -> Sequence[str] | None:
         """Return the names of all children of a node in the view, in order; None if they are not known."""
-        if path in self._changed:
-            self._restore(path)
+        self._restore(path)
         entry = self._find(path, view, names_since)
         return None if entry is None else entry.names
 
     def _restore(self, path: str) -> None:
-        """Put a list of children that revisions have changed back into the entry of its node."""
+        """Put a list of children, if revisions have changed it, back into the entry of its node."""
+        if path not in self._changed:
+            return
         with self._lock:
             if path in self._changed:
                 known = self._drop(path)
@@ -238,7 +243,7 @@ class NodeCache:
                     touched[path] = position
                     # Most nodes that others change are not cached.
                     known = self._drop(path) if path in self._young or path in self._old else _NOTHING
-                    if kind in _LIFE:
+                    if kind in LIVES:
                         known = _NOTHING
                         self._changed.drop(path)
                     elif children_added or children_removed:

@@ -73,9 +73,8 @@ class Reader:
 
     def cached_with_names(self, view: View, path: str) -> tuple[NodeState, Sequence[str]] | None:
         """Return an existing node and the names of all its children, if the cache knows both; else None. No round trip."""
-        entry = self._cache.get(path, view)
-        names = None if entry is None else self._cache.children(path, view)
-        return None if entry is None or entry.state is None or names is None else (entry.state, names)
+        entry = self._cache.get_with_names(path, view)
+        return None if entry is None or entry.state is None else (entry.state, entry.names)
 
     def with_names(self, view: View, node_paths: Sequence[str]) -> dict[str, tuple[NodeState, Sequence[str]]]:
         """Return those of many nodes that exist, by path, each with the names of all its children.
